@@ -1,0 +1,80 @@
+"""Every error that `oracle` raises, as one tree.
+
+- OracleError
+  - MismatchError (AssertionError): a divergence beyond its tolerance
+    - LogitsMismatch: logits further apart than their bound
+    - TokenMismatch: another token, and no tie that explains it
+    - ActivationMismatch: an activation further off than its bound
+    - OutcomeMismatch: one side raised or ended, the other did not
+    - TextMismatch: prompt ids or decoded text that differ
+  - InvariantViolation (AssertionError): the subject's state is not sound
+  - ReferenceUnavailable: the reference cannot be opened here
+  - InsensitiveModelError: a checkpoint on which faults would not show
+  - FaultNotCaught: the harness did not see a planted bug
+  - ScenarioError (ValueError): a scenario that cannot be run as it stands
+"""
+
+
+class OracleError(Exception):
+    """Base of every error of the harness.
+
+    Args:
+        message: One sentence that shows what was found and what was allowed.
+        values: The values the sentence shows; each can be read as an attribute.
+    """
+
+    def __init__(self, message: str, **values: object) -> None:
+        super().__init__(message)
+        self.values = values
+
+    def __getattr__(self, name: str) -> object:
+        """Gives one of the values that the message shows."""
+        values = self.__dict__.get("values", {})
+        if name in values:
+            return values[name]
+        message = f"{type(self).__name__} has no value named {name!r}"
+        raise AttributeError(message)
+
+
+class MismatchError(OracleError, AssertionError):
+    """A divergence beyond its tolerance; pytest shows it as a failure."""
+
+
+class LogitsMismatch(MismatchError):
+    """Logits further apart than their bound."""
+
+
+class TokenMismatch(MismatchError):
+    """Another token, and no tie that explains it."""
+
+
+class ActivationMismatch(MismatchError):
+    """An activation further off than its bound."""
+
+
+class OutcomeMismatch(MismatchError):
+    """One side raised or ended, the other did not."""
+
+
+class TextMismatch(MismatchError):
+    """Prompt ids or decoded text that differ."""
+
+
+class InvariantViolation(OracleError, AssertionError):
+    """The subject's state is not sound."""
+
+
+class ReferenceUnavailable(OracleError):
+    """The reference cannot be opened here; becomes a skip with this reason."""
+
+
+class InsensitiveModelError(OracleError):
+    """A checkpoint on which faults would not show."""
+
+
+class FaultNotCaught(OracleError):
+    """The harness did not see a planted bug."""
+
+
+class ScenarioError(OracleError, ValueError):
+    """A scenario that cannot be run as it stands."""

@@ -1,0 +1,98 @@
+"""Every error that `refinfer` raises, as one tree.
+
+The families answer the one question a caller has, namely whose move it is:
+my settings, my file, my request, try later, my tensors, or a bug of ours.
+
+- RefinferError
+  - ConfigError (ValueError): settings that cannot work
+    - UnsupportedModelError: an architecture, RoPE type, activation or feature that is not implemented
+    - SamplingParamsError: a sampling parameter out of range, or one that is not implemented
+  - CheckpointError: a checkpoint folder that cannot be loaded as it stands
+    - MissingWeightError: a weight that the configuration asks for is in no file
+    - UnexpectedWeightError: a file holds a weight that the configuration has no place for
+    - WeightShapeError: a weight has another shape than the configuration gives it
+  - RequestError (ValueError): this request can never run
+    - EmptyPromptError: a prompt without a token
+    - PromptTooLongError: a prompt that leaves no room for one output token
+    - TokenIdError: a token id outside the vocabulary
+  - CapacityError (RuntimeError): not now, perhaps later
+  - ShapeError (ValueError): tensors that do not fit together, at a public boundary
+  - InvariantError (RuntimeError): a bug of ours
+"""
+
+
+class RefinferError(Exception):
+    """Base of every error of this package.
+
+    Args:
+        message: One sentence with the offending value, the limit and the way out.
+        values: The values the sentence shows; each can be read as an attribute.
+    """
+
+    def __init__(self, message: str, **values: object) -> None:
+        super().__init__(message)
+        self.values = values
+
+    def __getattr__(self, name: str) -> object:
+        """Gives one of the values that the message shows."""
+        values = self.__dict__.get("values", {})
+        if name in values:
+            return values[name]
+        message = f"{type(self).__name__} has no value named {name!r}"
+        raise AttributeError(message)
+
+
+class ConfigError(RefinferError, ValueError):
+    """Settings that cannot work."""
+
+
+class UnsupportedModelError(ConfigError):
+    """An architecture, RoPE type, activation or feature that is not implemented."""
+
+
+class SamplingParamsError(ConfigError):
+    """A sampling parameter out of range, or one that is not implemented."""
+
+
+class CheckpointError(RefinferError):
+    """A checkpoint folder that cannot be loaded as it stands."""
+
+
+class MissingWeightError(CheckpointError):
+    """A weight that the configuration asks for is in no file."""
+
+
+class UnexpectedWeightError(CheckpointError):
+    """A file holds a weight that the configuration has no place for."""
+
+
+class WeightShapeError(CheckpointError):
+    """A weight has another shape than the configuration gives it."""
+
+
+class RequestError(RefinferError, ValueError):
+    """This request can never run."""
+
+
+class EmptyPromptError(RequestError):
+    """A prompt without a token."""
+
+
+class PromptTooLongError(RequestError):
+    """A prompt that leaves no room for one output token."""
+
+
+class TokenIdError(RequestError):
+    """A token id outside the vocabulary."""
+
+
+class CapacityError(RefinferError, RuntimeError):
+    """Not now, perhaps later."""
+
+
+class ShapeError(RefinferError, ValueError):
+    """Tensors that do not fit together, at a public boundary."""
+
+
+class InvariantError(RefinferError, RuntimeError):
+    """A bug of ours."""
