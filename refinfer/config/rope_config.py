@@ -1,0 +1,140 @@
+"""How positions become rotary angles: the RoPE settings of a checkpoint, older and newer key names."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from refinfer.errors import ConfigError, UnsupportedModelError
+
+SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
+
+DEFAULT_ROPE_THETA = 10000.0
+"""The base when a configuration names none, as in the RoPE paper (Su et al. 2021, section 3.2.2)."""
+
+_NUMBERS_BY_ROPE_TYPE = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": (
+        "factor",
+        "low_freq_factor",
+        "high_freq_factor",
+        "original_max_position_embeddings",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class RopeConfig:
+    """Rotary position embedding settings.
+
+    Attributes:
+        rope_type: One of `SUPPORTED_ROPE_TYPES`.
+        rope_theta: Base of the geometric sequence of wavelengths.
+        factor: How much longer scaled wavelengths are (`linear`, `llama3`).
+        low_freq_factor: Wavelengths above the original length divided by this are scaled in full (`llama3`).
+        high_freq_factor: Wavelengths below the original length divided by this stay as they are (`llama3`).
+        original_max_position_embeddings: The length the model was first trained at (`llama3`).
+    """
+
+    rope_type: str = "default"
+    rope_theta: float = DEFAULT_ROPE_THETA
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 1.0
+    original_max_position_embeddings: float = 0.0
+
+    @classmethod
+    def from_raw_config(cls, raw_config: dict[str, Any]) -> Self:
+        """Reads the settings from the contents of config.json.
+
+        The newer files hold everything in `rope_parameters`; the older ones hold `rope_theta` beside
+        `rope_scaling`, whose type is named `rope_type` or `type`.
+        A file may hold both as long as they agree.
+
+        Raises:
+            UnsupportedModelError: The RoPE type is not implemented.
+            ConfigError: Two keys contradict each other, or a number is absent or out of range.
+        """
+        settings = _merged_settings(raw_config)
+        rope_type = settings.pop("rope_type", "default")
+        if rope_type not in SUPPORTED_ROPE_TYPES:
+            message = (
+                f"RoPE type {rope_type!r} is not implemented; "
+                f"the implemented ones are {', '.join(SUPPORTED_ROPE_TYPES)}"
+            )
+            raise UnsupportedModelError(message, rope_type=rope_type)
+        if settings.get("partial_rotary_factor", 1.0) != 1.0:
+            message = (
+                f"partial_rotary_factor {settings['partial_rotary_factor']} is not implemented; "
+                "only 1.0, where every dimension of a head is rotated"
+            )
+            raise UnsupportedModelError(message, **settings)
+        if rope_type == "llama3":
+            # Where the original length is not named, it is the only length there is.
+            settings.setdefault(
+                "original_max_position_embeddings",
+                raw_config.get("max_position_embeddings"),
+            )
+        numbers = {
+            name: _positive_number(settings, name, rope_type)
+            for name in ("rope_theta", *_NUMBERS_BY_ROPE_TYPE[rope_type])
+        }
+        if rope_type == "llama3" and not numbers["low_freq_factor"] < numbers["high_freq_factor"]:
+            message = (
+                f"low_freq_factor {numbers['low_freq_factor']} must lie below "
+                f"high_freq_factor {numbers['high_freq_factor']}"
+            )
+            raise ConfigError(message, **numbers)
+        return cls(rope_type=rope_type, **numbers)
+
+
+def _merged_settings(raw_config: dict[str, Any]) -> dict[str, Any]:
+    """Lays the older and the newer keys on top of each other; a contradiction is an error."""
+    places = [
+        ("rope_parameters", _table(raw_config, "rope_parameters")),
+        ("rope_scaling", _table(raw_config, "rope_scaling")),
+        (
+            "the top level",
+            {
+                key: raw_config[key]
+                for key in (
+                    "rope_theta",
+                    "partial_rotary_factor",
+                    "original_max_position_embeddings",
+                )
+                if raw_config.get(key) is not None
+            },
+        ),
+    ]
+    merged: dict[str, Any] = {}
+    place_by_key: dict[str, str] = {}
+    for place, table in places:
+        for name, value in table.items():
+            key = "rope_type" if name == "type" else name
+            if key in merged and merged[key] != value:
+                message = (
+                    f"{key} is {merged[key]!r} in {place_by_key[key]} and {value!r} in {place} "
+                    f"of config.json; keep the one the model was trained with"
+                )
+                raise ConfigError(message, key=key, values=(merged[key], value))
+            merged[key] = value
+            place_by_key[key] = f"{place} ({name})"
+    merged.setdefault("rope_theta", DEFAULT_ROPE_THETA)
+    return merged
+
+
+def _table(raw_config: dict[str, Any], key: str) -> dict[str, Any]:
+    table = raw_config.get(key)
+    if table is None:
+        return {}
+    if not isinstance(table, dict) or any(isinstance(value, dict) for value in table.values()):
+        message = f"{key} in config.json is {table!r}; it must be one flat object of RoPE settings"
+        raise ConfigError(message, key=key, value=table)
+    return {name: value for name, value in table.items() if value is not None}
+
+
+def _positive_number(settings: dict[str, Any], name: str, rope_type: str) -> float:
+    value = settings.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        message = f"{name} is {value!r}; RoPE type {rope_type!r} needs a positive number there"
+        raise ConfigError(message, name=name, value=value)
+    return float(value)
