@@ -1,0 +1,126 @@
+"""The continuous cache: for each request one run of keys and values that grows with it."""
+
+import torch
+
+from refinfer.cache.dense import to_dense, to_packed, unwritten
+from refinfer.config import ModelConfig
+from refinfer.errors import CapacityError, InvariantError
+from refinfer.interfaces import AttentionFunction
+from refinfer.shapes import Keys, Queries, Values
+
+_FIRST_CAPACITY = 16
+"""Token places allocated at first; the capacity doubles from there, so that growth costs little per token."""
+
+
+class ContinuousCache:
+    """Keys and values of one request, laid out (layers, kv_heads, capacity, head_dim).
+
+    Length is the only truth: what lies past `num_computed_tokens` is scratch.
+
+    Args:
+        config: The model's shape.
+        dtype: Dtype of keys and values, which is the model's.
+        max_tokens: Most tokens the request can have; None sets no limit.
+    """
+
+    def __init__(self, config: ModelConfig, dtype: torch.dtype, *, max_tokens: int | None = None) -> None:
+        self._max_tokens = max_tokens
+        self._num_computed_tokens = 0
+        self._num_written_tokens = 0
+        shape = (config.num_layers, config.num_kv_heads, 0, config.head_dim)
+        self._keys = unwritten(*shape, dtype=dtype)
+        self._values = unwritten(*shape, dtype=dtype)
+
+    @property
+    def num_computed_tokens(self) -> int:
+        """Tokens of the request whose keys and values are in the cache."""
+        return self._num_computed_tokens
+
+    @property
+    def capacity(self) -> int:
+        """Token places that are allocated."""
+        return self._keys.shape[2]
+
+    def attention_view(self, num_scheduled_tokens: int) -> "ContinuousAttentionView":
+        """Gives the view for the next tokens of this request, and makes room for them.
+
+        Raises:
+            CapacityError: The request would outgrow `max_tokens`.
+        """
+        end = self._num_computed_tokens + num_scheduled_tokens
+        if self._max_tokens is not None and end > self._max_tokens:
+            message = (
+                f"{num_scheduled_tokens} more tokens after {self._num_computed_tokens} would pass the cache's limit "
+                f"of {self._max_tokens}; end the request or give it a larger cache"
+            )
+            raise CapacityError(message, num_tokens=end, max_tokens=self._max_tokens)
+        if end > self.capacity:
+            capacity = max(_FIRST_CAPACITY, 2 * self.capacity, end)
+            self._keys = self._grown(self._keys, capacity)
+            self._values = self._grown(self._values, capacity)
+        self._num_written_tokens = end
+        return ContinuousAttentionView(self, num_scheduled_tokens)
+
+    def advance(self, num_tokens: int) -> None:
+        """Makes the tokens that were written last part of the request.
+
+        Raises:
+            InvariantError: More tokens than the last view wrote.
+        """
+        if self._num_computed_tokens + num_tokens > self._num_written_tokens:
+            message = (
+                f"the cache cannot advance from {self._num_computed_tokens} by {num_tokens} tokens; "
+                f"only {self._num_written_tokens} were written"
+            )
+            raise InvariantError(message, num_tokens=num_tokens)
+        self._num_computed_tokens += num_tokens
+
+    def write_and_attend(
+        self,
+        layer_index: int,
+        queries: Queries,
+        keys: Keys,
+        values: Values,
+        attention: AttentionFunction,
+    ) -> Queries:
+        """Writes the new tokens past the computed ones, then attends to both."""
+        start = self._num_computed_tokens
+        end = start + len(keys)
+        self._keys[layer_index, :, start:end] = keys.transpose(0, 1)  # kv_heads tokens head_dim
+        self._values[layer_index, :, start:end] = values.transpose(0, 1)
+        dense_keys = self._keys[None, layer_index, :, :end]  # 1 kv_heads kv_len head_dim
+        dense_values = self._values[None, layer_index, :, :end]
+        return to_packed(attention(to_dense(queries), dense_keys, dense_values, None))
+
+    def _grown(self, storage: torch.Tensor, capacity: int) -> torch.Tensor:
+        layers, kv_heads, _, head_dim = storage.shape
+        grown = unwritten(layers, kv_heads, capacity, head_dim, dtype=storage.dtype)
+        grown[:, :, : self._num_computed_tokens] = storage[:, :, : self._num_computed_tokens]
+        return grown
+
+
+class ContinuousAttentionView:
+    """What `ContinuousCache.attention_view` hands out for one step.
+
+    Args:
+        cache: The request's cache.
+        num_scheduled_tokens: How many tokens run.
+    """
+
+    def __init__(self, cache: ContinuousCache, num_scheduled_tokens: int) -> None:
+        self._cache = cache
+        self._num_scheduled_tokens = num_scheduled_tokens
+
+    def attend(
+        self,
+        layer_index: int,
+        queries: Queries,
+        keys: Keys,
+        values: Values,
+        attention: AttentionFunction,
+    ) -> Queries:
+        """Gives the per-head attention output of the tokens that run, and writes their keys and values."""
+        if len(queries) != self._num_scheduled_tokens:
+            message = f"{len(queries)} tokens run through a view made for {self._num_scheduled_tokens}"
+            raise InvariantError(message, num_tokens=len(queries))
+        return self._cache.write_and_attend(layer_index, queries, keys, values, attention)

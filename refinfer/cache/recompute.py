@@ -1,0 +1,39 @@
+"""No cache: every token of a request runs in every step, and attends to those before it."""
+
+from collections.abc import Sequence
+
+import torch
+
+from refinfer.cache.dense import to_dense, to_packed
+from refinfer.interfaces import AttentionFunction
+from refinfer.shapes import Keys, Queries, Values
+
+
+class CausalAttentionView:
+    """Plain causal attention within each request.
+
+    Args:
+        num_tokens: How many of the packed tokens belong to each request, all of them from its start.
+    """
+
+    def __init__(self, num_tokens: Sequence[int]) -> None:
+        self._num_tokens = list(num_tokens)
+
+    def attend(
+        self,
+        layer_index: int,  # noqa: ARG002 - part of the protocol; nothing is kept by layer here
+        queries: Queries,
+        keys: Keys,
+        values: Values,
+        attention: AttentionFunction,
+    ) -> Queries:
+        """Gives the per-head attention output of the tokens that run; keeps nothing."""
+        parts = zip(
+            queries.split(self._num_tokens),
+            keys.split(self._num_tokens),
+            values.split(self._num_tokens),
+            strict=True,
+        )
+        return torch.cat(
+            [to_packed(attention(to_dense(q), to_dense(k), to_dense(v), None)) for q, k, v in parts]
+        )
