@@ -29,11 +29,9 @@ class CausalAttentionView:
     ) -> Queries:
         """Gives the per-head attention output of the tokens that run; keeps nothing."""
         parts = zip(
-            queries.split(self._num_tokens),
-            keys.split(self._num_tokens),
-            values.split(self._num_tokens),
+            torch.split(queries, self._num_tokens),
+            torch.split(keys, self._num_tokens),
+            torch.split(values, self._num_tokens),
             strict=True,
         )
-        return torch.cat(
-            [to_packed(attention(to_dense(q), to_dense(k), to_dense(v), None)) for q, k, v in parts]
-        )
+        return torch.cat([to_packed(attention(to_dense(q), to_dense(k), to_dense(v), None)) for q, k, v in parts])

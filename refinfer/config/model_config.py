@@ -123,10 +123,7 @@ def _refuse_other_models(raw_config: dict[str, Any]) -> None:
         raise UnsupportedModelError(message, hidden_act=activation)
     for key, neutral_values in _NEUTRAL_VALUES_BY_KEY.items():
         if raw_config.get(key) not in neutral_values:
-            message = (
-                f"{key} is {raw_config[key]!r} in config.json and is not implemented; "
-                "use a checkpoint without it"
-            )
+            message = f"{key} is {raw_config[key]!r} in config.json and is not implemented; use a checkpoint without it"
             raise UnsupportedModelError(message, key=key, value=raw_config[key])
     layer_types = set(raw_config.get("layer_types") or [])
     if not layer_types <= {"full_attention"}:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-
+from typing import cast
 
 from refinfer.config import load_eos_token_ids
 from refinfer.config.engine_config import engine_config
@@ -22,6 +22,10 @@ from refinfer.scheduler import Request, RequestState
 from refinfer.tokenizer import IncrementalDetokenizer, Tokenizer
 
 Prompt = str | Sequence[int]
+"""A text, or token ids."""
+
+Conversation = Sequence[Mapping[str, str]]
+"""Messages, each with "role" and "content"."""
 
 
 class LLM:
@@ -77,7 +81,7 @@ class LLM:
 
     def chat(
         self,
-        messages: Sequence[Mapping[str, str]] | Sequence[Sequence[Mapping[str, str]]],
+        messages: Conversation | Sequence[Conversation],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> list[RequestOutput]:
         """Answers conversations through the checkpoint's chat template.
@@ -90,9 +94,10 @@ class LLM:
             ConfigError: The checkpoint has no tokenizer or no chat template.
             RequestError: A conversation cannot be accepted; nothing has run.
         """
-        conversations = [messages] if messages and isinstance(messages[0], Mapping) else messages
         tokenizer = self._require_tokenizer()
-        return self.generate([tokenizer.encode_chat(conversation) for conversation in conversations], params)  # type: ignore[arg-type]  # told apart by their first element
+        is_one = bool(messages) and isinstance(messages[0], Mapping)
+        conversations = cast("Sequence[Conversation]", [messages] if is_one else messages)
+        return self.generate([tokenizer.encode_chat(conversation) for conversation in conversations], params)
 
     def stream(
         self,
@@ -121,18 +126,18 @@ class LLM:
         Raises:
             RequestError: A prompt cannot be accepted; the message names its index.
         """
-        if isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], int)):
-            prompts = [prompts]  # type: ignore[list-item]  # one prompt without a list around it
+        is_one = isinstance(prompts, str) or (bool(prompts) and isinstance(prompts[0], int))
+        prompt_list = cast("list[Prompt]", [prompts] if is_one else list(prompts))
         params = SamplingParams() if params is None else params
-        params_by_prompt = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
-        if len(params_by_prompt) != len(prompts):
+        params_list = [params] * len(prompt_list) if isinstance(params, SamplingParams) else list(params)
+        if len(params_list) != len(prompt_list):
             message = (
-                f"{len(prompts)} prompts were given with {len(params_by_prompt)} sampling parameters; "
+                f"{len(prompt_list)} prompts were given with {len(params_list)} sampling parameters; "
                 "give one for all or one for each"
             )
-            raise RequestError(message, num_prompts=len(prompts), num_params=len(params_by_prompt))
-        pairs = zip(prompts, params_by_prompt, strict=True)
-        return [self._make_request(index, prompt, own) for index, (prompt, own) in enumerate(pairs)]  # type: ignore[arg-type]  # narrowed above
+            raise RequestError(message, num_prompts=len(prompt_list), num_params=len(params_list))
+        pairs = zip(prompt_list, params_list, strict=True)
+        return [self._make_request(index, prompt, own) for index, (prompt, own) in enumerate(pairs)]
 
     def start(self, requests: Sequence[Request]) -> Generation:
         """Sets up a run of its own for some requests; nothing runs until its `step`."""

@@ -24,9 +24,7 @@ class AttentionCore(nn.Module):
         self.layer_index = layer_index
         self.numerics = numerics
 
-    def forward(
-        self, queries: Queries, keys: Keys, values: Values, attention_view: AttentionView
-    ) -> Queries:
+    def forward(self, queries: Queries, keys: Keys, values: Values, attention_view: AttentionView) -> Queries:
         """Gives the attention output of each head, before the output projection."""
         return attention_view.attend(self.layer_index, queries, keys, values, self.numerics.attention)
 
@@ -41,9 +39,7 @@ class LlamaAttention(nn.Module):
         numerics: The manner that computes.
     """
 
-    def __init__(
-        self, config: ModelConfig, layer_index: int, *, dtype: torch.dtype, numerics: Numerics
-    ) -> None:
+    def __init__(self, config: ModelConfig, layer_index: int, *, dtype: torch.dtype, numerics: Numerics) -> None:
         super().__init__()
         hidden, has_bias = config.hidden_size, config.attention_bias
         heads_width = config.num_heads * config.head_dim

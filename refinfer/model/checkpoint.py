@@ -46,20 +46,18 @@ def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: b
     model.eval()
     _tie_before_reading(model, weight_by_name)
     _check_names_and_shapes(model, weight_by_name)
-    is_one_weight = model.lm_head.weight is model.model.embed_tokens.weight
+    is_one_weight = model.lm_head.weight is model.embedding_weight
     for name, _ in list(model.named_parameters()):
         module_path, _, key = name.rpartition(".")
         weight = weight_by_name[name].read().to(torch_dtype)
         setattr(model.get_submodule(module_path), key, nn.Parameter(weight, requires_grad=False))
     if is_one_weight:
-        model.lm_head.weight = model.model.embed_tokens.weight
+        model.lm_head.weight = model.embedding_weight
     _tie_after_reading(model)
     return model
 
 
-def _resolve_dtype(
-    dtype: str, config: ModelConfig, weight_by_name: dict[str, StoredWeight]
-) -> torch.dtype:
+def _resolve_dtype(dtype: str, config: ModelConfig, weight_by_name: dict[str, StoredWeight]) -> torch.dtype:
     if dtype != "auto":
         return dtype_by_name(dtype)
     if config.dtype_name is not None:
@@ -72,15 +70,15 @@ def _tie_before_reading(model: Llama, weight_by_name: dict[str, StoredWeight]) -
     if not model.config.tie_word_embeddings:
         return
     if _HEAD not in weight_by_name:
-        model.lm_head.weight = model.model.embed_tokens.weight
+        model.lm_head.weight = model.embedding_weight
     elif _EMBEDDING not in weight_by_name:
         weight_by_name[_EMBEDDING] = weight_by_name.pop(_HEAD)
-        model.lm_head.weight = model.model.embed_tokens.weight
+        model.lm_head.weight = model.embedding_weight
 
 
 def _tie_after_reading(model: Llama) -> None:
     """Decides about a tied checkpoint that stores both: equal values are shared, others stay apart."""
-    embedding, head = model.model.embed_tokens.weight, model.lm_head.weight
+    embedding, head = model.embedding_weight, model.lm_head.weight
     if not model.config.tie_word_embeddings or head is embedding:
         return
     if torch.equal(embedding, head):
@@ -102,9 +100,7 @@ def _check_names_and_shapes(model: Llama, weight_by_name: dict[str, StoredWeight
             "copy or download the checkpoint again"
         )
         raise MissingWeightError(message, names=missing)
-    unexpected = sorted(
-        name for name in weight_by_name.keys() - shape_by_name.keys() if not _DERIVED.fullmatch(name)
-    )
+    unexpected = sorted(name for name in weight_by_name.keys() - shape_by_name.keys() if not _DERIVED.fullmatch(name))
     if unexpected:
         first = weight_by_name[unexpected[0]]
         message = (
@@ -120,4 +116,3 @@ def _check_names_and_shapes(model: Llama, weight_by_name: dict[str, StoredWeight
                 "one of the two files belongs to another model"
             )
             raise WeightShapeError(message, name=name, stored=stored.shape, expected=shape)
-

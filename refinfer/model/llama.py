@@ -28,9 +28,7 @@ class LlamaLayer(nn.Module):
         numerics: The manner that computes.
     """
 
-    def __init__(
-        self, config: ModelConfig, layer_index: int, *, dtype: torch.dtype, numerics: Numerics
-    ) -> None:
+    def __init__(self, config: ModelConfig, layer_index: int, *, dtype: torch.dtype, numerics: Numerics) -> None:
         super().__init__()
         hidden, eps = config.hidden_size, config.norm_eps
         self.input_layernorm = RMSNorm(hidden, eps=eps, dtype=dtype, numerics=numerics)
@@ -45,7 +43,8 @@ class LlamaLayer(nn.Module):
         normed = self.input_layernorm(hidden_states)
         hidden_states = hidden_states + self.self_attn(normed, cos, sin, attention_view)
         normed = self.post_attention_layernorm(hidden_states)
-        return hidden_states + self.mlp(normed)
+        output: HiddenStates = hidden_states + self.mlp(normed)
+        return output
 
 
 class LlamaBody(nn.Module):
@@ -63,15 +62,12 @@ class LlamaBody(nn.Module):
             config.vocab_size, config.hidden_size, dtype=dtype, device="meta"
         ).requires_grad_(requires_grad=False)
         self.layers = nn.ModuleList(
-            LlamaLayer(config, layer_index, dtype=dtype, numerics=numerics)
-            for layer_index in range(config.num_layers)
+            LlamaLayer(config, layer_index, dtype=dtype, numerics=numerics) for layer_index in range(config.num_layers)
         )
         self.norm = RMSNorm(config.hidden_size, eps=config.norm_eps, dtype=dtype, numerics=numerics)
         self.rotary_emb = RotaryEmbedding(config, dtype=dtype, numerics=numerics)
 
-    def forward(
-        self, input_ids: TokenIds, position_ids: PositionIds, attention_view: AttentionView
-    ) -> HiddenStates:
+    def forward(self, input_ids: TokenIds, position_ids: PositionIds, attention_view: AttentionView) -> HiddenStates:
         """Gives the normed hidden states of the tokens that run."""
         hidden_states = self.embed_tokens(input_ids)
         cos, sin = self.rotary_emb(position_ids)
@@ -95,12 +91,15 @@ class Llama(nn.Module):
     def __init__(self, config: ModelConfig, *, dtype: torch.dtype, numerics: Numerics) -> None:
         super().__init__()
         self.model = LlamaBody(config, dtype=dtype, numerics=numerics)
-        self.lm_head = Linear(
-            config.hidden_size, config.vocab_size, has_bias=False, dtype=dtype, numerics=numerics
-        )
+        self.lm_head = Linear(config.hidden_size, config.vocab_size, has_bias=False, dtype=dtype, numerics=numerics)
         self.config = config
         self.dtype = dtype
         self.numerics = numerics
+
+    @property
+    def embedding_weight(self) -> nn.Parameter:
+        """The embedding's weight, which is the head's too where they are tied."""
+        return self.get_parameter("model.embed_tokens.weight")
 
     def forward(
         self,
@@ -129,10 +128,7 @@ class Llama(nn.Module):
             raise ShapeError(message, input_ids=input_ids, position_ids=position_ids)
         lowest, highest = int(input_ids.min()), int(input_ids.max())
         if lowest < 0 or highest >= self.config.vocab_size:
-            message = (
-                f"token ids run from {lowest} to {highest}; "
-                f"the vocabulary has 0 to {self.config.vocab_size - 1}"
-            )
+            message = f"token ids run from {lowest} to {highest}; the vocabulary has 0 to {self.config.vocab_size - 1}"
             raise TokenIdError(message, lowest=lowest, highest=highest)
         hidden_states = self.model(input_ids, position_ids, attention_view)
         if logits_rows is not None:

@@ -31,9 +31,9 @@ class PackedAttentionView:
         """Gives the per-head attention output of the tokens that run."""
         parts = zip(
             self._views,
-            queries.split(self._num_scheduled_tokens),
-            keys.split(self._num_scheduled_tokens),
-            values.split(self._num_scheduled_tokens),
+            torch.split(queries, self._num_scheduled_tokens),
+            torch.split(keys, self._num_scheduled_tokens),
+            torch.split(values, self._num_scheduled_tokens),
             strict=True,
         )
         return torch.cat([view.attend(layer_index, q, k, v, attention) for view, q, k, v in parts])

@@ -39,8 +39,6 @@ class RotaryTurn(nn.Module):
         super().__init__()
         self.numerics = numerics
 
-    def forward(
-        self, queries: Queries, keys: Keys, cos: RotaryTable, sin: RotaryTable
-    ) -> tuple[Queries, Keys]:
+    def forward(self, queries: Queries, keys: Keys, cos: RotaryTable, sin: RotaryTable) -> tuple[Queries, Keys]:
         """Gives rotated queries and rotated keys."""
         return self.numerics.rotate(queries, cos, sin), self.numerics.rotate(keys, cos, sin)

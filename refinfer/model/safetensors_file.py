@@ -67,10 +67,10 @@ class StoredWeight:
             CheckpointError: The file has become shorter than its header says.
         """
         weight = torch.empty(self.shape, dtype=self.dtype)
-        buffer = memoryview(weight.view(-1).view(torch.uint8).numpy())
+        buffer = weight.view(-1).view(torch.uint8).numpy()
         with self.path.open("rb") as file:
             file.seek(self.offset)
-            if file.readinto(buffer) != self.num_bytes:
+            if file.readinto(buffer.data) != self.num_bytes:
                 message = f"{self.path} ends inside weight {self.name}; copy or download the file again"
                 raise CheckpointError(message, path=self.path, name=self.name)
         return weight

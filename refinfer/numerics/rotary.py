@@ -30,9 +30,7 @@ def inverse_frequencies(rope: RopeConfig, head_dim: int, dtype: torch.dtype) -> 
     return frequencies
 
 
-def _llama3_scaled(
-    frequencies: Float[Tensor, " half_head_dim"], rope: RopeConfig
-) -> Float[Tensor, " half_head_dim"]:
+def _llama3_scaled(frequencies: Float[Tensor, " half_head_dim"], rope: RopeConfig) -> Float[Tensor, " half_head_dim"]:
     """Scales in three bands of wavelength, as Llama 3.1 and 3.2 were trained.
 
     A wavelength is the number of positions of one full turn. With L the original length:
