@@ -1,0 +1,148 @@
+"""The command line of the harness: `python -m oracle check`, `replay`, `properties`, `faults`."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from oracle.case import Case
+from oracle.check import Checker, CheckSettings, Verdict
+from oracle.errors import MismatchError, OracleError
+from oracle.properties import PROPERTIES
+from oracle.report import as_json, environment, save_failures, show_table
+from oracle.scenario import Scenario
+from oracle.strategies import model_scenarios, scenarios
+from oracle.subjects import MODES
+from refinfer.config import ModelConfig
+from refinfer.errors import RefinferError
+from refinfer.hub import resolve_model
+
+EXIT_PASS, EXIT_FAIL, EXIT_USAGE, EXIT_VACUOUS = 0, 1, 2, 3
+"""Everything held; something did not; the command could not run; nothing failed, but a property saw nothing."""
+
+_EXAMPLES_BY_PROFILE = {"quick": 120, "ci": 300, "deep": 3000}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives its exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    console = Console()
+    try:
+        status: int = options.command(options, console)
+    except (OracleError, RefinferError) as error:
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        return EXIT_USAGE
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m oracle", description="Tells whether every mode computes the right thing.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    check = commands.add_parser("check", help="hold the modes to every property, on generated cases")
+    check.add_argument("--modes", default=",".join(MODES), help="comma-separated, of: %(default)s")
+    check.add_argument("--model", help="a checkpoint folder or name, instead of generated checkpoints")
+    check.add_argument("--profile", choices=_EXAMPLES_BY_PROFILE, default="quick", help="how many cases (default: %(default)s)")
+    check.add_argument("--examples", type=_positive, help="how many cases, instead of the profile's")
+    check.add_argument("--time-budget", type=float, metavar="SECONDS", help="check no further case after this time")
+    check.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default: %(default)s)")
+    check.add_argument("--json", type=Path, metavar="FILE", help="write the whole report there")
+    check.add_argument("--failures", type=Path, default=Path("oracle-failures"), metavar="DIR", help="where failing cases go (default: %(default)s)")
+    check.set_defaults(command=_check)
+    replay = commands.add_parser("replay", help="run one saved case again")
+    replay.add_argument("case", type=Path, help="a file that a check has written")
+    replay.add_argument("--model", help="the checkpoint, for a case that generates none")
+    replay.set_defaults(command=_replay)
+    properties = commands.add_parser("properties", help="list what must hold")
+    properties.set_defaults(command=_properties)
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        message = f"{value} is not at least 1"
+        raise argparse.ArgumentTypeError(message)
+    return value
+
+
+def _check(options: argparse.Namespace, console: Console) -> int:
+    modes = _chosen_modes(options.modes)
+    folder = None if options.model is None else resolve_model(options.model)
+    strategy = scenarios() if folder is None else model_scenarios(ModelConfig.from_folder(folder).vocab_size)
+    num_examples = options.examples or _EXAMPLES_BY_PROFILE[options.profile]
+    facts = " · ".join(f"{name} {value}" for name, value in environment().items())
+    console.print(f"checking {', '.join(modes)} on {num_examples} cases, seed {options.seed}", highlight=False)
+    console.print(facts, style="dim", highlight=False)
+    start = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("cases", total=num_examples)
+        checker = Checker(
+            CheckSettings(
+                modes=modes,
+                strategy=strategy,
+                folder=folder,
+                num_examples=num_examples,
+                seed=options.seed,
+                time_budget=options.time_budget,
+            ),
+            on_progress=lambda count: progress.update(task, completed=count),
+        )
+        cells = checker.run()
+    seconds = time.monotonic() - start
+    show_table(console, cells, modes)
+    for path in save_failures(cells, options.failures):
+        console.print(f"run it again: python -m oracle replay {path}", soft_wrap=True, highlight=False)
+    verdicts = [cell.verdict for cell in cells]
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict)
+    stopped = " (interrupted)" if checker.interrupted else ""
+    console.print(f"{checker.num_cases} cases in {seconds:.0f} s{stopped}: {counts}", style="bold", highlight=False)
+    if options.json is not None:
+        text = as_json(cells, num_cases=checker.num_cases, seconds=seconds, interrupted=checker.interrupted)
+        options.json.write_text(text, encoding="utf-8")
+    if Verdict.FAIL in verdicts:
+        return EXIT_FAIL
+    return EXIT_VACUOUS if Verdict.VACUOUS in verdicts else EXIT_PASS
+
+
+def _chosen_modes(text: str) -> tuple[str, ...]:
+    modes = tuple(mode.strip() for mode in text.split(","))
+    for mode in modes:
+        if mode not in MODES:
+            message = f"mode {mode!r} is unknown; choose among {', '.join(MODES)}"
+            raise OracleError(message, mode=mode)
+    return modes
+
+
+def _replay(options: argparse.Namespace, console: Console) -> int:
+    scenario = Scenario.load(options.case)
+    folder = None if options.model is None else resolve_model(options.model)
+    status = EXIT_PASS
+    for prop in PROPERTIES:
+        if scenario.dtype not in prop.dtypes:
+            continue
+        for mode in prop.modes:
+            try:
+                observation = prop.check(Case(scenario, folder), mode)
+                verdict = Verdict.PASS if observation.witnessed else Verdict.VACUOUS
+                console.print(f"{verdict:8} {prop.name} × {mode}", highlight=False)
+            except MismatchError as error:
+                status = EXIT_FAIL
+                console.print(f"{Verdict.FAIL:8} {prop.name} × {mode}: {error}", markup=False, soft_wrap=True)
+    return status
+
+
+def _properties(options: argparse.Namespace, console: Console) -> int:  # noqa: ARG001 - every command has both
+    for prop in PROPERTIES:
+        console.print(f"[bold]{prop.name:22}[/] {prop.question}", highlight=False)
+        console.print(f"{'':22} modes {', '.join(prop.modes)}; dtypes {', '.join(prop.dtypes)}", style="dim", highlight=False)
+    return EXIT_PASS
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""What the properties of one scenario share: subjects, reference, witness, and their runs, each made once."""
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from oracle.checkpoints import cached_checkpoint
+from oracle.compare import LogitRows, as_rows
+from oracle.errors import ScenarioError
+from oracle.reference import Reference
+from oracle.scenario import Scenario
+from oracle.subjects import RefinferSubject, RequestRecord
+from oracle.tolerances import FLOAT64_BOUND, NOISE_FACTOR, SMALLEST_NOISE_IN_EPS
+from oracle.witness import Witness
+
+_EPS_BY_DTYPE = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""Distance from 1 to the next number."""
+
+
+@lru_cache(maxsize=8)
+def _open_reference(folder: Path, dtype: str) -> Reference:
+    return Reference.open(folder, dtype=dtype)
+
+
+@lru_cache(maxsize=4)
+def _open_witness(folder: Path) -> Witness:
+    return Witness.open(folder)
+
+
+class Case:
+    """One scenario with everything that is computed for it.
+
+    Args:
+        scenario: What runs.
+        folder: The checkpoint, for a scenario that generates none.
+
+    Raises:
+        ScenarioError: The scenario names no checkpoint and no folder was given.
+    """
+
+    def __init__(self, scenario: Scenario, folder: Path | None = None) -> None:
+        if scenario.checkpoint is not None:
+            folder = cached_checkpoint(scenario.checkpoint)
+        if folder is None:
+            message = "the scenario generates no checkpoint; name one with --model"
+            raise ScenarioError(message)
+        self.scenario = scenario
+        self.folder = folder
+        self._subject_by_mode: dict[str, RefinferSubject] = {}
+        self._records_by_run: dict[tuple[str, tuple[int, ...]], list[RequestRecord]] = {}
+        self._reference_by_tokens: dict[tuple[str, tuple[int, ...]], LogitRows] = {}
+        self._witness_by_tokens: dict[tuple[int, ...], LogitRows] = {}
+
+    def subject(self, mode: str) -> RefinferSubject:
+        """Gives a mode of `refinfer`, opened on the checkpoint in the scenario's dtype."""
+        if mode not in self._subject_by_mode:
+            self._subject_by_mode[mode] = RefinferSubject(
+                self.folder, mode, dtype=self.scenario.dtype, max_num_seqs=self.scenario.max_num_seqs
+            )
+        return self._subject_by_mode[mode]
+
+    def records(self, mode: str) -> list[RequestRecord]:
+        """Runs the scenario in a mode."""
+        return self.records_in_order(mode, tuple(range(len(self.scenario.requests))))
+
+    def records_in_order(self, mode: str, order: tuple[int, ...]) -> list[RequestRecord]:
+        """Runs some of the requests in some order; one record for each, in that order."""
+        if (mode, order) not in self._records_by_run:
+            requests = [self.scenario.requests[index] for index in order]
+            self._records_by_run[mode, order] = self.subject(mode).run(requests)
+        return self._records_by_run[mode, order]
+
+    def reference_logits(self, token_ids: tuple[int, ...], dtype: str | None = None) -> LogitRows:
+        """Gives the reference's logits at every position, in the scenario's dtype unless told another."""
+        dtype = self.scenario.dtype if dtype is None else dtype
+        if (dtype, token_ids) not in self._reference_by_tokens:
+            logits = _open_reference(self.folder, dtype).logits(list(token_ids))
+            self._reference_by_tokens[dtype, token_ids] = as_rows(logits)
+        return self._reference_by_tokens[dtype, token_ids]
+
+    def witness_logits(self, token_ids: tuple[int, ...]) -> LogitRows:
+        """Gives the float64 witness's logits at every position."""
+        if token_ids not in self._witness_by_tokens:
+            self._witness_by_tokens[token_ids] = _open_witness(self.folder).logits(list(token_ids))
+        return self._witness_by_tokens[token_ids]
+
+    def referee_logits(self, token_ids: tuple[int, ...]) -> LogitRows:
+        """Gives the logits that tokens are judged by: the reference in float32, else the witness."""
+        if self.scenario.dtype == "float32":
+            return self.reference_logits(token_ids)
+        return self.witness_logits(token_ids)
+
+    def bound(self, token_ids: tuple[int, ...]) -> float:
+        """Gives the largest permitted difference of one logit, from the reference's own error on these tokens."""
+        if self.scenario.dtype == "float64":
+            return FLOAT64_BOUND
+        witness = self.witness_logits(token_ids)
+        error = np.abs(self.reference_logits(token_ids) - witness).max()
+        eps = _EPS_BY_DTYPE[self.scenario.dtype]
+        noise = max(float(error), SMALLEST_NOISE_IN_EPS * eps * float(np.abs(witness).max()))
+        return NOISE_FACTOR * noise
+
+    def output_rows(self, record: RequestRecord) -> slice:
+        """Gives the positions of a record whose logits its output tokens were picked from."""
+        return slice(len(record.prompt_token_ids) - 1, len(record.token_ids) - 1)
+

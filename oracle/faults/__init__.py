@@ -1,0 +1,27 @@
+"""Planted bugs by name: each is one that engines shipped, and each must be caught."""
+
+from oracle.faults import (
+    cache_faults,
+    loader_faults,
+    mask_faults,
+    model_faults,
+    position_faults,
+    sampling_faults,
+)
+from oracle.faults.registry import Area, Fault
+
+FAULTS = {
+    fault.name: fault
+    for module in (
+        model_faults,
+        position_faults,
+        mask_faults,
+        cache_faults,
+        loader_faults,
+        sampling_faults,
+    )
+    for fault in module.FAULTS
+}
+"""Every planted fault by its switch."""
+
+__all__ = ["FAULTS", "Area", "Fault"]

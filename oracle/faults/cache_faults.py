@@ -1,0 +1,127 @@
+"""Faults of caches: where keys and values are written, kept, and to whom they belong."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from oracle.faults.registry import Area, one_replacement
+from refinfer.cache.continuous import ContinuousCache
+from refinfer.cache.static import StaticCache
+from refinfer.engine.model_runner import ContinuousRunner, StaticRunner
+from refinfer.interfaces import AttentionFunction
+from refinfer.scheduler import RequestState
+
+_write_and_attend = ContinuousCache.write_and_attend
+_grown = ContinuousCache._grown  # noqa: SLF001
+_write_and_read = StaticCache.write_and_read
+_execute_continuous = ContinuousRunner.execute
+_execute_static = StaticRunner.execute
+_new_cache = ContinuousRunner._new_cache  # noqa: SLF001
+
+
+@one_replacement(
+    "layers_share_a_cache",
+    Area.CACHES,
+    "every layer writes its keys and values to the place of the first",
+    ContinuousCache,
+    "write_and_attend",
+)
+def layers_share_a_cache(
+    self: ContinuousCache,
+    layer_index: int,  # noqa: ARG001
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    attention: AttentionFunction,
+) -> Tensor:
+    """Forgets which layer asks."""
+    return _write_and_attend(self, 0, queries, keys, values, attention)
+
+
+@one_replacement(
+    "growth_loses_newest_token",
+    Area.CACHES,
+    "when a cache grows, its newest token is not copied",
+    ContinuousCache,
+    "_grown",
+)
+def growth_loses_newest_token(self: ContinuousCache, storage: Tensor, capacity: int) -> Tensor:
+    """Copies one token too few, and leaves zeros there."""
+    grown = _grown(self, storage, capacity)
+    grown[:, :, max(0, self.num_computed_tokens - 1) : self.num_computed_tokens] = 0
+    return grown
+
+
+@one_replacement(
+    "ended_cache_handed_on",
+    Area.CACHES,
+    "a request gets the cache of one that has ended, not cleared",
+    ContinuousRunner,
+    "_new_cache",
+)
+def ended_cache_handed_on(self: ContinuousRunner) -> ContinuousCache:
+    """Takes up the next best cache of an ended request."""
+    for state in list(self._cache_by_request):
+        if state.is_finished:
+            return self._cache_by_request.pop(state)
+    return _new_cache(self)
+
+
+@one_replacement(
+    "prefill_overwrites_last_column",
+    Area.CACHES,
+    "the first decoded token is written over the last prompt token of a left-padded batch",
+    StaticCache,
+    "write_and_read",
+)
+def prefill_overwrites_last_column(
+    self: StaticCache, layer_index: int, is_token: Tensor, keys: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Writes one column too early when decoding."""
+    if self.num_columns and is_token.shape[1] == 1:
+        self._keys[layer_index][:, :, self.num_columns - 1] = keys
+        self._values[layer_index][:, :, self.num_columns - 1] = values
+    return _write_and_read(self, layer_index, is_token, keys, values)
+
+
+@one_replacement(
+    "rows_mapped_in_old_order",
+    Area.CACHES,
+    "after a request has left, logits go to rows by their old places",
+    ContinuousRunner,
+    "execute",
+)
+def rows_mapped_in_old_order(self: ContinuousRunner, rows: Sequence[RequestState]) -> Tensor:
+    """Shifts the rows once somebody has left."""
+    has_left = any(state not in rows for state in self._cache_by_request)
+    logits = _execute_continuous(self, rows)
+    return logits.roll(1, 0) if has_left else logits
+
+
+@one_replacement(
+    "ended_rows_compacted",
+    Area.CACHES,
+    "token ids of ended rows are left out, but their cache rows stay",
+    StaticRunner,
+    "execute",
+)
+def ended_rows_compacted(self: StaticRunner, rows: Sequence[RequestState]) -> Tensor:
+    """Feeds running rows' tokens to the first rows of the cache."""
+    order = sorted(range(len(rows)), key=lambda index: rows[index].is_finished)
+    if self._cache is None or self._members != list(rows) or order == sorted(order):
+        return _execute_static(self, rows)
+    self._members = [rows[index] for index in order]
+    logits = _execute_static(self, self._members)
+    self._members = list(rows)
+    return logits[torch.tensor(order).argsort()]
+
+
+FAULTS = (
+    layers_share_a_cache,
+    growth_loses_newest_token,
+    ended_cache_handed_on,
+    prefill_overwrites_last_column,
+    rows_mapped_in_old_order,
+    ended_rows_compacted,
+)

@@ -1,0 +1,94 @@
+"""Faults of the network itself: norm, activation, heads, scale."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from oracle.faults.registry import Area, one_replacement
+from refinfer.model.mlp import LlamaMLP
+from refinfer.model.norm import RMSNorm
+from refinfer.numerics.plain import PlainNumerics
+
+_attention = PlainNumerics.attention
+
+
+@one_replacement(
+    "norm_epsilon", Area.MODEL, "the norm's epsilon is 1e-6 whatever config.json says", RMSNorm, "forward"
+)
+def norm_epsilon(self: RMSNorm, hidden_states: Tensor) -> Tensor:
+    """Normalises with a constant of the code."""
+    return self.numerics.rms_norm(hidden_states, self.weight, 1e-6)
+
+
+@one_replacement(
+    "norm_in_half_precision",
+    Area.MODEL,
+    "the norm adds up squares in the model's half precision",
+    PlainNumerics,
+    "rms_norm",
+)
+def norm_in_half_precision(self: PlainNumerics, inputs: Tensor, weight: Tensor, eps: float) -> Tensor:  # noqa: ARG001
+    """Normalises without widening."""
+    mean_square = torch.zeros_like(inputs[:, :1])
+    for column in inputs.split(1, dim=1):
+        mean_square += column * column / inputs.shape[1]
+    return weight * (inputs * torch.rsqrt(mean_square + eps))
+
+
+@one_replacement(
+    "activation_gelu", Area.MODEL, "the gate goes through GELU instead of SiLU", PlainNumerics, "silu"
+)
+def activation_gelu(self: PlainNumerics, inputs: Tensor) -> Tensor:  # noqa: ARG001
+    """Applies another activation that looks alike."""
+    return functional.gelu(inputs)
+
+
+@one_replacement(
+    "gate_and_up_swapped", Area.MODEL, "the two halves of the gated MLP are swapped", LlamaMLP, "forward"
+)
+def gate_and_up_swapped(self: LlamaMLP, hidden_states: Tensor) -> Tensor:
+    """Gates with the wrong projection."""
+    gate = self.numerics.silu(self.up_proj(hidden_states))
+    output: Tensor = self.down_proj(gate * self.gate_proj(hidden_states))
+    return output
+
+
+@one_replacement(
+    "kv_heads_tiled",
+    Area.MODEL,
+    "key/value heads are paired 0,1,0,1 with query heads that are grouped 0,0,1,1",
+    PlainNumerics,
+    "attention",
+)
+def kv_heads_tiled(
+    self: PlainNumerics, queries: Tensor, keys: Tensor, values: Tensor, attention_mask: Tensor | None
+) -> Tensor:
+    """Repeats the heads as a whole instead of each by itself."""
+    times = queries.shape[1] // keys.shape[1]
+    return _attention(
+        self, queries, keys.repeat(1, times, 1, 1), values.repeat(1, times, 1, 1), attention_mask
+    )
+
+
+@one_replacement(
+    "attention_scale_missing",
+    Area.MODEL,
+    "scores are not divided by the root of the head size",
+    PlainNumerics,
+    "attention",
+)
+def attention_scale_missing(
+    self: PlainNumerics, queries: Tensor, keys: Tensor, values: Tensor, attention_mask: Tensor | None
+) -> Tensor:
+    """Undoes the division."""
+    return _attention(self, queries * queries.shape[-1] ** 0.5, keys, values, attention_mask)
+
+
+FAULTS = (
+    norm_epsilon,
+    norm_in_half_precision,
+    activation_gelu,
+    gate_and_up_swapped,
+    kv_heads_tiled,
+    attention_scale_missing,
+)

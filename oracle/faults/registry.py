@@ -1,0 +1,82 @@
+"""A planted fault: a bug that engines shipped, with a switch that puts it into `refinfer`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from unittest import mock
+
+
+class Area(StrEnum):
+    """The part of `refinfer` that a fault breaks."""
+
+    MODEL = "model"
+    POSITIONS = "positions"
+    MASKS = "masks"
+    CACHES = "caches"
+    LOADER = "loader"
+    SAMPLING = "sampling"
+    TEXT = "text"
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One attribute that a fault replaces.
+
+    Attributes:
+        owner: The class or module.
+        attribute: Its attribute.
+        value: What stands there while the fault is planted.
+    """
+
+    owner: Any
+    attribute: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A bug with a switch.
+
+    Attributes:
+        name: The switch.
+        area: What it breaks.
+        bug: What is wrong, in one sentence.
+        replacements: What the switch replaces.
+    """
+
+    name: str
+    area: Area
+    bug: str
+    replacements: tuple[Replacement, ...]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Plants the fault, and pulls it out again however the block ends."""
+        with ExitStack() as stack:
+            for replacement in self.replacements:
+                patch: AbstractContextManager[Any] = mock.patch.object(
+                    replacement.owner, replacement.attribute, replacement.value
+                )
+                stack.enter_context(patch)
+            yield
+
+
+def one_replacement(
+    name: str, area: Area, bug: str, owner: Any, attribute: str
+) -> Callable[[Callable[..., Any]], Fault]:
+    """Makes a fault of the function below it, which takes the place of one method.
+
+    Args:
+        name: The switch.
+        area: What it breaks.
+        bug: What is wrong, in one sentence.
+        owner: The class or module whose attribute is replaced.
+        attribute: The attribute.
+    """
+
+    def make(function: Callable[..., Any]) -> Fault:
+        return Fault(name, area, bug, (Replacement(owner, attribute, function),))
+
+    return make

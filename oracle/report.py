@@ -1,0 +1,133 @@
+"""Shows what a check saw: a table on the terminal, or JSON."""
+
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from oracle.check import Cell, Verdict
+
+REPORT_VERSION = 1
+
+_STYLE_BY_VERDICT = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.VACUOUS: "yellow"}
+
+
+def environment() -> dict[str, str | int]:
+    """Gives what bits depend on: versions, instruction set, threads."""
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def show_table(console: Console, cells: Sequence[Cell], modes: Sequence[str]) -> None:
+    """Prints the table mode × property, with the figures below each verdict."""
+    table = Table(title="property × mode", caption=_legend(), caption_justify="left", title_justify="left")
+    table.add_column("property", no_wrap=True)
+    for mode in modes:
+        table.add_column(mode)
+    cell_by_place = {(cell.property_name, cell.mode): cell for cell in cells}
+    for name in dict.fromkeys(cell.property_name for cell in cells):
+        table.add_row(name, *(_cell_text(cell_by_place.get((name, mode))) for mode in modes), end_section=True)
+    console.print(table)
+    for cell in cells:
+        if cell.failure is not None:
+            message = escape(f"FAIL {cell.property_name} × {cell.mode}: {cell.failure.message}")
+            console.print(f"[bold red]{message}[/]", soft_wrap=True)
+            if cell.failure.scenario is not None:
+                console.print("smallest case found:", style="bold")
+                console.print(describe_requests(cell), soft_wrap=True, highlight=False)
+
+
+def describe_requests(cell: Cell) -> str:
+    """Gives the failing case of a cell in words, one line for each request."""
+    scenario = cell.failure.scenario if cell.failure is not None else None
+    if scenario is None:
+        return ""
+    lines = [f"  dtype {scenario.dtype}, max_num_seqs {scenario.max_num_seqs}, {scenario.checkpoint}"]
+    lines += [f"  request {index}: {request}" for index, request in enumerate(scenario.requests)]
+    return "\n".join(lines)
+
+
+def save_failures(cells: Sequence[Cell], folder: Path) -> list[Path]:
+    """Writes the smallest case of every failed cell, to be run again with `python -m oracle replay`."""
+    paths = []
+    for cell in cells:
+        if cell.failure is not None and cell.failure.scenario is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{cell.property_name}-{cell.mode}.json"
+            path.write_text(cell.failure.scenario.to_json(), encoding="utf-8")
+            paths.append(path)
+    return paths
+
+
+def as_json(cells: Sequence[Cell], *, num_cases: int, seconds: float, interrupted: bool) -> str:
+    """Gives the whole report as JSON."""
+    report: dict[str, Any] = {
+        "version": REPORT_VERSION,
+        "environment": environment(),
+        "num_cases": num_cases,
+        "seconds": round(seconds, 1),
+        "interrupted": interrupted,
+        "cells": [_cell_as_json(cell) for cell in cells],
+    }
+    return json.dumps(report, indent=1)
+
+
+def _cell_text(cell: Cell | None) -> str:
+    if cell is None:
+        return "[dim]-[/]"
+    style = _STYLE_BY_VERDICT[cell.verdict]
+    lines = [f"[{style}]{cell.verdict}[/] {cell.num_witnessed}/{cell.num_examples}"]
+    if cell.num_positions or cell.largest_difference:
+        lines.append(f"diff {cell.largest_difference:.1e}")
+    if cell.num_near_ties or cell.num_exact_ties:
+        lines.append(f"ties {cell.num_near_ties} near, {cell.num_exact_ties} exact")
+    if cell.num_half_near_ties:
+        lines.append(f"near ties in half: {cell.num_half_near_ties}")
+    for dtype, (subject, reference) in cell.error_sums.items():
+        mean = subject[1] / subject[2] / (reference[1] / reference[2]) if reference[1] else 0.0
+        largest = subject[0] / reference[0] if reference[0] else 0.0
+        lines.append(f"{dtype}: {largest:.2f} × max, {mean:.2f} × mean")
+    return "\n".join(lines)
+
+
+def _cell_as_json(cell: Cell) -> dict[str, Any]:
+    failure = cell.failure
+    return {
+        "property": cell.property_name,
+        "mode": cell.mode,
+        "verdict": str(cell.verdict),
+        "num_examples": cell.num_examples,
+        "num_witnessed": cell.num_witnessed,
+        "largest_difference": cell.largest_difference,
+        "num_positions": cell.num_positions,
+        "num_near_ties": cell.num_near_ties,
+        "num_half_near_ties": cell.num_half_near_ties,
+        "num_exact_ties": cell.num_exact_ties,
+        "half_errors": cell.error_sums,
+        "failure": None if failure is None else failure.message,
+        "scenario": None
+        if failure is None or failure.scenario is None
+        else json.loads(failure.scenario.to_json()),
+    }
+
+
+def _legend() -> str:
+    return (
+        "verdict, then cases that witnessed the property of cases checked; vacuous: none did.\n"
+        "diff: largest difference of float32 and float64 logits. × max, × mean: error against the float64 witness, "
+        "as a multiple of the reference's."
+    )

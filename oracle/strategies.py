@@ -1,0 +1,94 @@
+"""What Hypothesis tries: model shapes, prompts, batch mixes, lengths, early ends; it shrinks to the simplest run."""
+
+from hypothesis import strategies as st
+
+from oracle.checkpoints import CheckpointSpec
+from oracle.scenario import RequestSpec, Scenario
+
+# Each tuple has the simplest value first, since a shrinking search moves there.
+_HEADS = ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1))
+"""Query and key/value heads: every ratio of 1, 2 and 4."""
+
+_HEAD_DIMS = (16, 8, 20, 24)
+_HIDDEN_SIZES = (32, 48, 64, 100)
+_INTERMEDIATE_SIZES = (64, 48, 112, 172)
+_VOCAB_SIZES = (97, 131, 260)
+_ROPE_TYPES = ("default", "linear", "llama3")
+_EOS_STRIDES = (0, 11, 5, 3)
+"""Every so many-th token id ends a request, so that some rows end early; 0 for none."""
+
+_DTYPES = ("float32", "float64", "float32", "bfloat16", "float32", "float16")
+"""Float32 stands for half of the runs, since most properties bite there."""
+
+MAX_PROMPT_TOKENS = 40
+MAX_OUTPUT_TOKENS = 10
+MAX_REQUESTS = 5
+
+
+@st.composite
+def checkpoint_specs(draw: st.DrawFn) -> CheckpointSpec:
+    """Draws a tiny model: shape, rotary scaling, biases, tied head, key names, shards, ids that end a request."""
+    num_heads, num_kv_heads = draw(st.sampled_from(_HEADS), label="heads")
+    vocab_size = draw(st.sampled_from(_VOCAB_SIZES), label="vocab_size")
+    eos_stride = draw(st.sampled_from(_EOS_STRIDES), label="eos_stride")
+    return CheckpointSpec(
+        seed=draw(st.integers(0, 15), label="seed"),
+        hidden_size=draw(st.sampled_from(_HIDDEN_SIZES), label="hidden_size"),
+        intermediate_size=draw(st.sampled_from(_INTERMEDIATE_SIZES), label="intermediate_size"),
+        num_layers=draw(st.integers(1, 3), label="num_layers"),
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=draw(st.sampled_from(_HEAD_DIMS), label="head_dim"),
+        vocab_size=vocab_size,
+        rope_type=draw(st.sampled_from(_ROPE_TYPES), label="rope_type"),
+        rope_theta=draw(st.sampled_from((10000.0, 500000.0)), label="rope_theta"),
+        rope_factor=draw(st.sampled_from((4.0, 32.0)), label="rope_factor"),
+        norm_eps=draw(st.sampled_from((1e-5, 1e-6)), label="norm_eps"),
+        tie_word_embeddings=draw(st.booleans(), label="tie_word_embeddings"),
+        attention_bias=draw(st.booleans(), label="attention_bias"),
+        mlp_bias=draw(st.booleans(), label="mlp_bias"),
+        legacy_rope_keys=draw(st.booleans(), label="legacy_rope_keys"),
+        num_shards=draw(st.sampled_from((1, 2)), label="num_shards"),
+        eos_token_ids=tuple(range(1, vocab_size, eos_stride)) if eos_stride else (),
+        num_tied_rows=draw(st.sampled_from((0, 16)), label="num_tied_rows"),
+    )
+
+
+@st.composite
+def requests(draw: st.DrawFn, vocab_size: int, max_prompt_tokens: int, max_tokens: int) -> RequestSpec:
+    """Draws one request; id 0, padding and end-of-sequence ids may stand inside its prompt."""
+    token_ids = st.integers(0, vocab_size - 1)
+    prompt = draw(st.lists(token_ids, min_size=1, max_size=max_prompt_tokens), label="prompt")
+    positions = st.integers(1, max(1, len(prompt) - 1))
+    cuts = draw(st.sets(positions, max_size=3), label="cuts") if len(prompt) > 1 else set()
+    return RequestSpec(
+        prompt_token_ids=tuple(prompt),
+        max_tokens=draw(st.integers(1, max_tokens), label="max_tokens"),
+        ignore_eos=draw(st.booleans(), label="ignore_eos"),
+        cuts=tuple(sorted(cuts)),
+    )
+
+
+@st.composite
+def scenarios(draw: st.DrawFn, dtypes: tuple[str, ...] = _DTYPES) -> Scenario:
+    """Draws a scenario; the empty draw is one request of one token on the simplest model."""
+    spec = draw(checkpoint_specs(), label="checkpoint")
+    one_request = requests(spec.vocab_size, MAX_PROMPT_TOKENS, MAX_OUTPUT_TOKENS)
+    return Scenario(
+        requests=tuple(draw(st.lists(one_request, min_size=1, max_size=MAX_REQUESTS), label="requests")),
+        dtype=draw(st.sampled_from(dtypes), label="dtype"),
+        max_num_seqs=draw(st.sampled_from((16, 1, 2, 3)), label="max_num_seqs"),
+        checkpoint=spec,
+    )
+
+
+@st.composite
+def model_scenarios(draw: st.DrawFn, vocab_size: int, dtypes: tuple[str, ...] = ("float32",)) -> Scenario:
+    """Draws a scenario for a checkpoint that exists already."""
+    one_request = requests(vocab_size, MAX_PROMPT_TOKENS, MAX_OUTPUT_TOKENS)
+    return Scenario(
+        requests=tuple(draw(st.lists(one_request, min_size=1, max_size=MAX_REQUESTS), label="requests")),
+        dtype=draw(st.sampled_from(dtypes), label="dtype"),
+        max_num_seqs=draw(st.sampled_from((16, 1, 2, 3)), label="max_num_seqs"),
+        checkpoint=None,
+    )

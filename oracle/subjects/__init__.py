@@ -1,0 +1,6 @@
+"""Each thing that can be put in the dock, behind one protocol."""
+
+from oracle.subjects.record import RequestRecord, Subject
+from oracle.subjects.refinfer_modes import MODES, RefinferSubject
+
+__all__ = ["MODES", "RefinferSubject", "RequestRecord", "Subject"]
