@@ -133,6 +133,7 @@ class CheckSettings:
         time_budget: Seconds after which no further case is checked; None sets no limit.
         properties: The rows.
         shrink: Whether to search for the smallest failing case.
+        stop_at_failure: Whether the first failed check ends the run.
     """
 
     modes: tuple[str, ...]
@@ -143,6 +144,7 @@ class CheckSettings:
     time_budget: float | None = None
     properties: tuple[Property, ...] = PROPERTIES
     shrink: bool = True
+    stop_at_failure: bool = False
 
 
 class Checker:
@@ -170,7 +172,7 @@ class Checker:
             (prop.name, mode): Cell(prop.name, mode)
             for prop in check_settings.properties
             for mode in check_settings.modes
-            if mode in prop.modes
+            if mode in prop.modes and not (prop.is_generated_only and check_settings.folder is not None)
         }
 
     @property
@@ -219,13 +221,19 @@ class Checker:
 
         draw()
 
+    def _is_over(self) -> bool:
+        """Tells whether no further check is wanted; Hypothesis goes on drawing, which costs little."""
+        is_late = self._deadline is not None and time.monotonic() > self._deadline
+        has_failed = any(cell.failure is not None for cell in self.cells.values())
+        return is_late or (self._settings.stop_at_failure and has_failed)
+
     def _check_case(self, scenario: Scenario) -> None:
-        if self._deadline is not None and time.monotonic() > self._deadline:
+        if self._is_over():
             return
         case = Case(scenario, self._settings.folder)
         for (name, mode), cell in self.cells.items():
             prop = self._property(name)
-            if scenario.dtype not in prop.dtypes or cell.failure is not None:
+            if scenario.dtype not in prop.dtypes or cell.failure is not None or self._is_over():
                 continue
             try:
                 cell.see(prop.check(case, mode), scenario.dtype)

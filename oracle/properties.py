@@ -8,8 +8,11 @@ import numpy as np
 from oracle.case import Case
 from oracle.compare import TokenJudgement, as_rows, compare_logits, judge_tokens
 from oracle.errors import OutcomeMismatch
+from oracle.loader_properties import check_breakages
 from oracle.subjects import MODES, RequestRecord
+from oracle.text_properties import check_detokenising, check_prompt_ids
 from oracle.tolerances import FLOAT64_BOUND, ORACLE_AGREEMENT_BOUND
+from refinfer.tokenizer import Tokenizer
 
 HALF_DTYPES = ("bfloat16", "float16")
 ALL_DTYPES = ("float32", "float64", *HALF_DTYPES)
@@ -62,6 +65,7 @@ class Property:
         check: Holds a mode to it.
         modes: Modes it is about.
         dtypes: Dtypes it is about.
+        is_generated_only: Whether it needs a generated checkpoint, since it makes changed copies of it.
     """
 
     name: str
@@ -69,6 +73,7 @@ class Property:
     check: Check
     modes: tuple[str, ...] = MODES
     dtypes: tuple[str, ...] = ALL_DTYPES
+    is_generated_only: bool = False
 
 
 def check_oracles_agree(case: Case, mode: str) -> Observation:  # noqa: ARG001 - the oracles have no mode
@@ -207,6 +212,20 @@ def check_chunked_prefill(case: Case, mode: str) -> Observation:
     return observation
 
 
+def check_text(case: Case, mode: str) -> Observation:  # noqa: ARG001 - text has no mode
+    """Holds prompt ids and decoded text to the reference's."""
+    if not Tokenizer.exists(case.folder):
+        return Observation(witnessed=False)
+    check_prompt_ids(case.folder, case.scenario.texts)
+    check_detokenising(case.folder, [request.prompt_token_ids for request in case.scenario.requests])
+    return Observation(witnessed=bool(case.scenario.texts))
+
+
+def check_broken_checkpoints(case: Case, mode: str) -> Observation:  # noqa: ARG001 - loading has no mode
+    """Holds the loader to a refusal by name for every way of breaking the checkpoint."""
+    return Observation(witnessed=check_breakages(case.folder) > 0)
+
+
 def _see_same_run(
     observation: Observation, case: Case, record: RequestRecord, other: RequestRecord, what: str
 ) -> None:
@@ -286,6 +305,14 @@ PROPERTIES = (
         "Does a prompt cut into chunks give what the whole prompt gives?",
         check_chunked_prefill,
         modes=("continuous",),
+    ),
+    Property("text", "Are prompt ids and decoded text the reference's?", check_text, modes=("none",)),
+    Property(
+        "broken_checkpoints",
+        "Is a broken checkpoint refused, by name?",
+        check_broken_checkpoints,
+        modes=("none",),
+        is_generated_only=True,
     ),
 )
 """All properties of a mode, in the order of the report."""

@@ -37,12 +37,14 @@ class Scenario:
         requests: The requests, in the order in which they arrive.
         dtype: Dtype the subject runs in.
         max_num_seqs: Most requests in one step.
+        texts: Texts to be turned into tokens; they run through no model.
         checkpoint: The generated model; None stands for a checkpoint that is named beside the scenario.
     """
 
     requests: tuple[RequestSpec, ...]
     dtype: str = "float32"
     max_num_seqs: int = 16
+    texts: tuple[str, ...] = ()
     checkpoint: CheckpointSpec | None = field(default_factory=CheckpointSpec)
 
     def alone(self, index: int) -> Self:
@@ -73,7 +75,7 @@ class Scenario:
             requests = tuple(RequestSpec(**_with_tuples(request)) for request in raw.pop("requests"))
             checkpoint = raw.pop("checkpoint")
             spec = None if checkpoint is None else CheckpointSpec(**_with_tuples(checkpoint))
-            return cls(requests=requests, checkpoint=spec, **raw)
+            return cls(requests=requests, checkpoint=spec, **_with_tuples(raw))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, ScenarioError):
                 raise
