@@ -10,13 +10,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from oracle.case import Case
-from oracle.check import Checker, CheckSettings, Verdict
+from oracle.check import Checker, CheckSettings
 from oracle.errors import MismatchError, OracleError
 from oracle.properties import PROPERTIES
 from oracle.report import as_json, environment, save_failures, show_table
 from oracle.scenario import Scenario
 from oracle.strategies import model_scenarios, scenarios
 from oracle.subjects import MODES
+from oracle.verdicts import Verdict
 from refinfer.config import ModelConfig
 from refinfer.errors import RefinferError
 from refinfer.hub import resolve_model

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from oracle.case import Case
 from oracle.errors import OutcomeMismatch
+from oracle.observation import Observation
 from refinfer import load_model
 from refinfer.errors import (
     CheckpointError,
@@ -121,3 +123,8 @@ def check_breakages(folder: Path) -> int:
             message = f"{name}: the broken checkpoint loaded, expected {expected.__name__}"
             raise OutcomeMismatch(message, breakage=name)
     return len(BREAKAGES)
+
+
+def check_broken_checkpoints(case: Case, mode: str) -> Observation:  # noqa: ARG001 - loading has no mode
+    """Holds the loader to a refusal by name for every way of breaking the checkpoint."""
+    return Observation(witnessed=check_breakages(case.folder) > 0)

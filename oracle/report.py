@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from oracle.check import Cell, Verdict
+from oracle.verdicts import Cell, Verdict
 
 REPORT_VERSION = 1
 

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from oracle.case import Case
 from oracle.errors import TextMismatch
+from oracle.observation import Observation
 from oracle.reference import ReferenceTokenizer
 from refinfer.tokenizer import IncrementalDetokenizer, Tokenizer
 
@@ -42,3 +44,12 @@ def check_detokenising(folder: Path, token_id_lists: Sequence[Sequence[int]]) ->
         if own != whole:
             message = f"tokens {list(token_ids)} put together give {own!r}; decoded whole they give {whole!r}"
             raise TextMismatch(message, token_ids=token_ids, own=own, expected=whole)
+
+
+def check_text(case: Case, mode: str) -> Observation:  # noqa: ARG001 - text has no mode
+    """Holds prompt ids and decoded text to the reference's."""
+    if not Tokenizer.exists(case.folder):
+        return Observation(witnessed=False)
+    check_prompt_ids(case.folder, case.scenario.texts)
+    check_detokenising(case.folder, [request.prompt_token_ids for request in case.scenario.requests])
+    return Observation(witnessed=bool(case.scenario.texts))
