@@ -26,6 +26,8 @@ EXIT_PASS, EXIT_FAIL, EXIT_USAGE, EXIT_VACUOUS = 0, 1, 2, 3
 """Everything held; something did not; the command could not run; nothing failed, but a property saw nothing."""
 
 _EXAMPLES_BY_PROFILE = {"quick": 120, "ci": 300, "deep": 3000}
+_MODEL_EXAMPLES_BY_PROFILE = {"quick": 4, "ci": 20, "deep": 200}
+"""A real model takes seconds for what a generated one does in milliseconds."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,7 +77,8 @@ def _check(options: argparse.Namespace, console: Console) -> int:
     modes = _chosen_modes(options.modes)
     folder = None if options.model is None else resolve_model(options.model)
     strategy = scenarios() if folder is None else model_scenarios(ModelConfig.from_folder(folder).vocab_size)
-    num_examples = options.examples or _EXAMPLES_BY_PROFILE[options.profile]
+    examples_by_profile = _EXAMPLES_BY_PROFILE if folder is None else _MODEL_EXAMPLES_BY_PROFILE
+    num_examples = options.examples or examples_by_profile[options.profile]
     facts = " · ".join(f"{name} {value}" for name, value in environment().items())
     console.print(f"checking {', '.join(modes)} on {num_examples} cases, seed {options.seed}", highlight=False)
     console.print(facts, style="dim", highlight=False)

@@ -30,7 +30,7 @@ class StaticCache:
         config: The model's shape.
         dtype: Dtype of keys and values, which is the model's.
         num_prompt_tokens: Length of each row's prompt, at least 1.
-        max_output_tokens: Most tokens that any row decodes after its prompt.
+        max_output_tokens: Most tokens that any row emits, at least 1; the last one never runs and needs no column.
 
     Raises:
         ShapeError: There is no row, or a prompt without a token.
@@ -49,7 +49,7 @@ class StaticCache:
             raise ShapeError(message, num_prompt_tokens=num_prompt_tokens)
         self._width = max(num_prompt_tokens)
         self._num_columns = 0
-        self._max_columns = self._width + max_output_tokens
+        self._max_columns = self._width + max_output_tokens - 1
         self._num_padding_tokens = torch.tensor([self._width - length for length in num_prompt_tokens])
         shape = (config.num_layers, len(num_prompt_tokens), config.num_kv_heads, self._max_columns, config.head_dim)
         self._keys = unwritten(*shape, dtype=dtype)
