@@ -16,9 +16,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 # jaxtyping's own pytest option refuses packages of which a part is loaded already,
 # and the entry point of `oracle` has loaded a part.
-loaded_too_early = {
-    name for name in sys.modules if name.split(".")[0] in CHECKED_PACKAGES
-} - LOADED_BY_PYTEST
+loaded_too_early = {name for name in sys.modules if name.split(".")[0] in CHECKED_PACKAGES} - LOADED_BY_PYTEST
 if loaded_too_early:
     message = f"loaded before the shape checks were on: {', '.join(sorted(loaded_too_early))}"
     raise pytest.UsageError(message)

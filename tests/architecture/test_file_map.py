@@ -27,15 +27,25 @@ def draw(folder: Path, depth: int = 0) -> list[str]:
     lines = [_line(f"{folder.name}/", depth, opening_line(folder / "__init__.py"))]
     modules = [file for file in folder.glob("*.py") if file.name != "__init__.py"]
     packages = [file.parent for file in folder.glob("*/__init__.py")]
-    for entry in sorted(modules):
-        lines.append(_line(entry.name, depth + 1, opening_line(entry)))
+    lines += [_line(entry.name, depth + 1, opening_line(entry)) for entry in sorted(modules)]
     for entry in sorted(packages):
-        lines.extend(draw(entry, depth + 1))
+        lines += draw(entry, depth + 1)
     return lines
 
 
 def _line(name: str, depth: int, text: str) -> str:
     return f"{'  ' * depth + name:<24}{text}"
+
+
+def branch(lines: list[str], name: str) -> list[str]:
+    """The line at the margin that begins with `name`, and what is indented below it."""
+    found: list[str] = []
+    for line in lines:
+        if found and not line.startswith(" "):
+            break
+        if found or line.startswith(name):
+            found.append(line)
+    return found
 
 
 def entries_that_do_not_exist(lines: list[str], root: Path) -> list[str]:
@@ -47,12 +57,7 @@ def entries_that_do_not_exist(lines: list[str], root: Path) -> list[str]:
 @pytest.mark.parametrize("package", ["refinfer", "oracle"])
 def test_readme_draws_every_module_with_its_own_words(root, package):
     readme = drawn_in_readme((root / "README.md").read_text(encoding="utf-8"))
-    start = next((i for i, line in enumerate(readme) if line.startswith(f"{package}/")), 0)
-    length = next(
-        (i for i, line in enumerate(readme[start + 1 :], 1) if not line.startswith(" ")),
-        len(readme) - start,
-    )
-    assert readme[start : start + length] == draw(root / package)
+    assert branch(readme, f"{package}/") == draw(root / package)
 
 
 def test_readme_draws_only_what_exists(root):
@@ -80,6 +85,11 @@ def test_draw_shows_modules_and_packages_with_their_first_lines(tmp_path):
 def test_drawn_in_readme_takes_the_block_under_the_heading():
     readme = f"# T\n\n```text\nnot this\n```\n\n{HEADING}\n\nWords.\n\n```text\na/  A.\n  b  B.\n```\n"
     assert drawn_in_readme(readme) == ["a/  A.", "  b  B."]
+
+
+def test_branch_ends_at_the_next_line_at_the_margin():
+    lines = ["a/  A.", "  x  X.", "b/  B.", "  y  Y.", "    z  Z.", "c  C."]
+    assert branch(lines, "b/") == ["b/  B.", "  y  Y.", "    z  Z."]
 
 
 def test_entries_that_do_not_exist_names_what_is_missing(tmp_path):

@@ -46,7 +46,7 @@ def test_personal_paths_sees_absolute_paths(folder):
 
 
 def test_personal_paths_sees_windows_paths():
-    line = "\\".join(["C:", "Users", "somebody"])
+    line = "{}Users{}somebody".format("C:\\", "\\")
     assert personal_paths(line) == [line]
 
 

@@ -9,28 +9,29 @@ MAX_FUNCTION_LINES = 45
 
 
 def style_faults(source: str) -> list[str]:
-    """What a source file has that it should not have, one sentence each."""
-    faults = []
+    """What a source file has that it should not have, a few words each."""
     num_lines = len(source.splitlines())
-    if num_lines > MAX_FILE_LINES:
-        faults.append(f"{num_lines} lines")
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                length = (node.end_lineno or 0) - node.lineno + 1
-                if length > MAX_FUNCTION_LINES:
-                    faults.append(f"{node.name} has {length} lines")
-            case ast.Assert():
-                faults.append(f"assert in line {node.lineno}")
-            case ast.Global():
-                faults.append(f"global in line {node.lineno}")
-            case ast.Call(func=ast.Name(id="print")):
-                faults.append(f"print in line {node.lineno}")
-            case ast.ImportFrom(module="__future__"):
-                faults.append(f"future import in line {node.lineno}")
-            case _:
-                pass
-    return faults
+    faults = [f"{num_lines} lines"] if num_lines > MAX_FILE_LINES else []
+    found = (statement_fault(node) for node in ast.walk(ast.parse(source)))
+    return faults + [fault for fault in found if fault]
+
+
+def statement_fault(node: ast.AST) -> str | None:
+    """What is wrong with one piece of code, or nothing."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            length = (node.end_lineno or 0) - node.lineno + 1
+            return f"{node.name} has {length} lines" if length > MAX_FUNCTION_LINES else None
+        case ast.Assert():
+            return f"assert in line {node.lineno}"
+        case ast.Global():
+            return f"global in line {node.lineno}"
+        case ast.Call(func=ast.Name(id="print")):
+            return f"print in line {node.lineno}"
+        case ast.ImportFrom(module="__future__"):
+            return f"future import in line {node.lineno}"
+        case _:
+            return None
 
 
 def test_source_files_keep_to_the_style(source_by_module):

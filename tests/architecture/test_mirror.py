@@ -1,0 +1,62 @@
+"""Each source file that does something has a test file of its name in the mirrored folder."""
+
+import ast
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+REASON_BY_UNMIRRORED_FILE: dict[str, str] = {}
+"""Source files without a test file of their own, each with the reason."""
+
+
+def mirror_of(path: str) -> str:
+    """Where the tests of a source file belong; the package `refinfer` itself is left out."""
+    file = PurePosixPath(path)
+    parts = file.parent.parts
+    folder = parts[1:] if parts[0] == "refinfer" else parts
+    return PurePosixPath("tests", *folder, f"test_{file.stem.strip('_')}.py").as_posix()
+
+
+def does_something(source: str) -> bool:
+    """Whether a file defines a function or a method: types and names alone have nothing to test."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return any(isinstance(node, kinds) for node in ast.walk(ast.parse(source)))
+
+
+def files_without_mirror(source_by_path: dict[str, str], root: Path) -> set[str]:
+    """The source files that do something and whose test file does not exist under `root`."""
+    return {
+        path
+        for path, source in source_by_path.items()
+        if does_something(source) and not (root / mirror_of(path)).is_file()
+    }
+
+
+def test_every_source_file_has_its_test_file(source_by_module, root):
+    # Equal, not contained: a reason that no longer holds is to be taken out.
+    assert files_without_mirror(source_by_module, root) == set(REASON_BY_UNMIRRORED_FILE)
+
+
+@pytest.mark.parametrize(
+    ("path", "mirror"),
+    [
+        ("refinfer/model/norm.py", "tests/model/test_norm.py"),
+        ("refinfer/hub.py", "tests/test_hub.py"),
+        ("refinfer/__main__.py", "tests/test_main.py"),
+        ("oracle/subjects/subject.py", "tests/oracle/subjects/test_subject.py"),
+        ("debug/show_step.py", "tests/debug/test_show_step.py"),
+    ],
+)
+def test_mirror_of_drops_only_the_engines_own_package(path, mirror):
+    assert mirror_of(path) == mirror
+
+
+def test_files_without_mirror_sees_a_missing_test_file(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").touch()
+    sources = {
+        "refinfer/a.py": "def f(): ...",
+        "refinfer/b.py": "def f(): ...",
+        "refinfer/names.py": "A = int",
+    }
+    assert files_without_mirror(sources, tmp_path) == {"refinfer/b.py"}
