@@ -34,7 +34,7 @@ def draw(folder: Path, depth: int = 0) -> list[str]:
 
 
 def _line(name: str, depth: int, text: str) -> str:
-    return f"{'  ' * depth + name:<24}{text}"
+    return f"{'  ' * depth + name:<26}{text}"
 
 
 def branch(lines: list[str], name: str) -> list[str]:
@@ -57,7 +57,8 @@ def entries_that_do_not_exist(lines: list[str], root: Path) -> list[str]:
 @pytest.mark.parametrize("package", ["refinfer", "oracle"])
 def test_readme_draws_every_module_with_its_own_words(root, package):
     readme = drawn_in_readme((root / "README.md").read_text(encoding="utf-8"))
-    assert branch(readme, f"{package}/") == draw(root / package)
+    drawn = draw(root / package)
+    assert branch(readme, f"{package}/") == drawn, "\n".join(["the tree is:", *drawn])
 
 
 def test_readme_draws_only_what_exists(root):
