@@ -18,9 +18,17 @@ def mirror_of(path: str) -> str:
 
 
 def does_something(source: str) -> bool:
-    """Whether a file defines a function or a method: types and names alone have nothing to test."""
+    """Whether a file defines a function with a body: names and protocols have nothing to test."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return any(isinstance(node, kinds) for node in ast.walk(ast.parse(source)))
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    return any(_has_body(function) for function in functions)
+
+
+def _has_body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(
+        not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        for statement in function.body
+    )
 
 
 def files_without_mirror(source_by_path: dict[str, str], root: Path) -> set[str]:
@@ -55,8 +63,9 @@ def test_files_without_mirror_sees_a_missing_test_file(tmp_path):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").touch()
     sources = {
-        "refinfer/a.py": "def f(): ...",
-        "refinfer/b.py": "def f(): ...",
+        "refinfer/a.py": "def f(): return 1",
+        "refinfer/b.py": "def f(): return 1",
         "refinfer/names.py": "A = int",
+        "refinfer/protocol.py": 'class P(Protocol):\n    def f(self):\n        """Does."""\n        ...',
     }
     assert files_without_mirror(sources, tmp_path) == {"refinfer/b.py"}
