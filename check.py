@@ -14,7 +14,7 @@ STEPS = {
     "format": ["-m", "ruff", "format", "--check", "."],
     "lint": ["-m", "ruff", "check", "."],
     "types": ["-m", "mypy"],
-    "imports": ["-c", "import sys, importlinter.cli as c; sys.exit(c.lint_imports())"],
+    "imports": ["-c", "import sys, importlinter.cli as c; sys.exit(c.lint_imports(no_cache=True, no_logo=True))"],
     "tests": ["-m", "pytest"],
 }
 """What is run, by name and in this order: the tests last, so that their summary ends the output."""
