@@ -5,8 +5,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-REASON_BY_UNMIRRORED_FILE: dict[str, str] = {}
-"""Source files without a test file of their own, each with the reason."""
+REASON_BY_UNMIRRORED_PATH = {
+    "oracle/faults/": "each fault is planted, and a test named after it shows that it is caught",
+}
+"""How the paths of source files without a test file of their own begin, each with the reason."""
 
 
 def mirror_of(path: str) -> str:
@@ -41,8 +43,14 @@ def files_without_mirror(source_by_path: dict[str, str], root: Path) -> set[str]
 
 
 def test_every_source_file_has_its_test_file(source_by_module, root):
-    # Equal, not contained: a reason that no longer holds is to be taken out.
-    assert files_without_mirror(source_by_module, root) == set(REASON_BY_UNMIRRORED_FILE)
+    missing = files_without_mirror(source_by_module, root)
+    excused = tuple(REASON_BY_UNMIRRORED_PATH)
+    assert sorted(path for path in missing if not path.startswith(excused)) == []
+
+
+@pytest.mark.parametrize("start", REASON_BY_UNMIRRORED_PATH)
+def test_no_reason_outlives_what_it_excuses(source_by_module, root, start):
+    assert any(path.startswith(start) for path in files_without_mirror(source_by_module, root))
 
 
 @pytest.mark.parametrize(
