@@ -46,7 +46,11 @@ def test_refinfer_exports_what_is_promised():
 
 
 def test_every_package_exports_what_it_imports(source_by_module):
-    faults = {path: export_faults(source) for path, source in source_by_module.items() if path.endswith("__init__.py")}
+    faults = {
+        path: export_faults(source, path.removesuffix("/__init__.py").replace("/", "."))
+        for path, source in source_by_module.items()
+        if path.endswith("__init__.py")
+    }
     assert {path: found for path, found in faults.items() if found} == {}
 
 
