@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from refinfer.config.json_file import read_json_object
 from refinfer.config.rope_config import RopeConfig
@@ -65,7 +65,7 @@ class ModelConfig:
     dtype_name: str | None
 
     @classmethod
-    def from_folder(cls, folder: Path) -> Self:
+    def from_folder(cls, folder: Path) -> "ModelConfig":
         """Reads config.json of a checkpoint folder.
 
         Raises:
@@ -76,7 +76,7 @@ class ModelConfig:
         return cls.from_raw_config(read_json_object(folder / CONFIG_FILE))
 
     @classmethod
-    def from_raw_config(cls, raw_config: dict[str, Any]) -> Self:
+    def from_raw_config(cls, raw_config: dict[str, Any]) -> "ModelConfig":
         """Reads the contents of config.json; see `from_folder`."""
         _refuse_other_models(raw_config)
         hidden_size = _count(raw_config, "hidden_size")

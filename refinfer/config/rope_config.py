@@ -1,7 +1,7 @@
 """How positions become rotary angles: the RoPE settings of a checkpoint, older and newer key names."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from refinfer.errors import ConfigError, UnsupportedModelError
 
@@ -43,7 +43,7 @@ class RopeConfig:
     original_max_position_embeddings: float = 0.0
 
     @classmethod
-    def from_raw_config(cls, raw_config: dict[str, Any]) -> Self:
+    def from_raw_config(cls, raw_config: dict[str, Any]) -> "RopeConfig":
         """Reads the settings from the contents of config.json.
 
         The newer files hold everything in `rope_parameters`; the older ones hold `rope_theta` beside

@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -89,7 +88,7 @@ class SafetensorsFile:
     weights: tuple[StoredWeight, ...]
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, path: Path) -> "SafetensorsFile":
         """Checks a file with the safetensors library, and reads where each weight lies.
 
         Raises:

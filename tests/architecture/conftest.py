@@ -1,0 +1,23 @@
+"""Where the project lies, and which modules it has."""
+
+from pathlib import Path
+
+import pytest
+
+PACKAGES = ("refinfer", "oracle", "debug")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The folder of the checkout."""
+    return Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def source_by_module(root) -> dict[str, str]:
+    """The source text of every module of ours, by its path from the root, with slashes."""
+    return {
+        file.relative_to(root).as_posix(): file.read_text(encoding="utf-8")
+        for package in PACKAGES
+        for file in sorted((root / package).rglob("*.py"))
+    }

@@ -1,0 +1,81 @@
+"""What notes and pages point at is there: tests by their ids, files by their links."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TEST_ID = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?(?:\[[^\]`]*\])?`")
+LINK = re.compile(r"\[[^\]]*\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")
+
+
+def pages(root: Path) -> list[Path]:
+    """Every page that is written by hand."""
+    found = [*root.glob("*.md"), *root.glob("notes/*.md"), *root.glob("debug/*.md")]
+    return sorted([*found, *root.glob("tests/*.md")])
+
+
+def missing_test_ids(text: str, root: Path) -> list[str]:
+    """The test files and tests in backticks that do not exist under `root`."""
+    missing = []
+    for path, name in TEST_ID.findall(text):
+        file = root / path
+        if not file.is_file():
+            missing.append(path)
+        elif name and name not in functions_of(file.read_text(encoding="utf-8")):
+            missing.append(f"{path}::{name}")
+    return missing
+
+
+def functions_of(source: str) -> set[str]:
+    """The names of all functions and classes of a file."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)}
+
+
+def broken_links(text: str, folder: Path) -> list[str]:
+    """The relative links that lead nowhere from `folder`."""
+    return [target for target in LINK.findall(text) if not (folder / target).exists()]
+
+
+def test_pages_name_tests_that_exist(root):
+    missing = {
+        page.relative_to(root).as_posix(): missing_test_ids(page.read_text("utf-8"), root) for page in pages(root)
+    }
+    assert missing
+    assert {page: ids for page, ids in missing.items() if ids} == {}
+
+
+def test_pages_link_to_files_that_exist(root):
+    broken = {
+        page.relative_to(root).as_posix(): broken_links(page.read_text("utf-8"), page.parent) for page in pages(root)
+    }
+    assert {page: links for page, links in broken.items() if links} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("`tests/test_a.py` and `tests/test_a.py::test_one[x]`", []),
+        ("`tests/test_b.py`", ["tests/test_b.py"]),
+        ("`tests/test_a.py::test_two`", ["tests/test_a.py::test_two"]),
+    ],
+)
+def test_missing_test_ids_sees_files_and_names(tmp_path, text, missing):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("def test_one(): ...\n")
+    assert missing_test_ids(text, tmp_path) == missing
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        ("[a](here.md) [b](here.md#part) [c](#part) [d](https://example.org/x)", []),
+        ("[a](gone.md)", ["gone.md"]),
+        ("[a](gone.md#part)", ["gone.md"]),
+    ],
+)
+def test_broken_links_sees_missing_files(tmp_path, text, broken):
+    (tmp_path / "here.md").touch()
+    assert broken_links(text, tmp_path) == broken

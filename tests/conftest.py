@@ -1,0 +1,33 @@
+"""What all tests share: shape checks switched on, no hub, and large tests on request only."""
+
+import os
+import sys
+
+import pytest
+from jaxtyping import install_import_hook
+
+CHECKED_PACKAGES = ["refinfer", "oracle"]
+
+LOADED_BY_PYTEST = {"oracle", "oracle.plugin", "oracle.errors"}
+"""What the pytest plugin imports before this file is read, and therefore goes unchecked."""
+
+# No test asks a hub for anything; read when huggingface_hub is first imported.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+# jaxtyping's own pytest option refuses packages of which a part is loaded already,
+# and the entry point of `oracle` has loaded a part.
+loaded_too_early = {name for name in sys.modules if name.split(".")[0] in CHECKED_PACKAGES} - LOADED_BY_PYTEST
+if loaded_too_early:
+    message = f"loaded before the shape checks were on: {', '.join(sorted(loaded_too_early))}"
+    raise pytest.UsageError(message)
+install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skips what is marked `large` unless `-m` speaks of it."""
+    if "large" in config.getoption("markexpr"):
+        return
+    skip = pytest.mark.skip(reason="large: opt in with `-m large`")
+    for item in items:
+        if item.get_closest_marker("large"):
+            item.add_marker(skip)
