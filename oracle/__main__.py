@@ -44,17 +44,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m oracle", description="Tells whether every mode computes the right thing.")
+    parser = argparse.ArgumentParser(
+        prog="python -m oracle", description="Tells whether every mode computes the right thing."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="hold the modes to every property, on generated cases")
     check.add_argument("--modes", default=",".join(MODES), help="comma-separated, of: %(default)s")
     check.add_argument("--model", help="a checkpoint folder or name, instead of generated checkpoints")
-    check.add_argument("--profile", choices=_EXAMPLES_BY_PROFILE, default="quick", help="how many cases (default: %(default)s)")
+    check.add_argument(
+        "--profile", choices=_EXAMPLES_BY_PROFILE, default="quick", help="how many cases (default: %(default)s)"
+    )
     check.add_argument("--examples", type=_positive, help="how many cases, instead of the profile's")
     check.add_argument("--time-budget", type=float, metavar="SECONDS", help="check no further case after this time")
     check.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default: %(default)s)")
     check.add_argument("--json", type=Path, metavar="FILE", help="write the whole report there")
-    check.add_argument("--failures", type=Path, default=Path("oracle-failures"), metavar="DIR", help="where failing cases go (default: %(default)s)")
+    check.add_argument(
+        "--failures",
+        type=Path,
+        default=Path("oracle-failures"),
+        metavar="DIR",
+        help="where failing cases go (default: %(default)s)",
+    )
     check.set_defaults(command=_check)
     replay = commands.add_parser("replay", help="run one saved case again")
     replay.add_argument("case", type=Path, help="a file that a check has written")
@@ -144,7 +154,9 @@ def _replay(options: argparse.Namespace, console: Console) -> int:
 def _properties(options: argparse.Namespace, console: Console) -> int:  # noqa: ARG001 - every command has both
     for prop in PROPERTIES:
         console.print(f"[bold]{prop.name:22}[/] {prop.question}", highlight=False)
-        console.print(f"{'':22} modes {', '.join(prop.modes)}; dtypes {', '.join(prop.dtypes)}", style="dim", highlight=False)
+        console.print(
+            f"{'':22} modes {', '.join(prop.modes)}; dtypes {', '.join(prop.dtypes)}", style="dim", highlight=False
+        )
     return EXIT_PASS
 
 

@@ -1,6 +1,5 @@
 """What the properties of one scenario share: subjects, reference, witness, and their runs, each made once."""
 
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -105,4 +104,3 @@ class Case:
     def output_rows(self, record: RequestRecord) -> slice:
         """Gives the positions of a record whose logits its output tokens were picked from."""
         return slice(len(record.prompt_token_ids) - 1, len(record.token_ids) - 1)
-

@@ -60,15 +60,11 @@ class Checker:
         on_progress: Called after each case with the number of cases checked so far.
     """
 
-    def __init__(
-        self, check_settings: CheckSettings, on_progress: Callable[[int], None] = lambda _: None
-    ) -> None:
+    def __init__(self, check_settings: CheckSettings, on_progress: Callable[[int], None] = lambda _: None) -> None:
         self._settings = check_settings
         self._on_progress = on_progress
         self._num_cases = 0
-        self._deadline = (
-            None if check_settings.time_budget is None else time.monotonic() + check_settings.time_budget
-        )
+        self._deadline = None if check_settings.time_budget is None else time.monotonic() + check_settings.time_budget
         self.interrupted = False
         self.cells = {
             (prop.name, mode): Cell(prop.name, mode)

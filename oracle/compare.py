@@ -120,9 +120,7 @@ def judge_tokens(
     return TokenJudgement(len(token_ids), num_exact_ties, num_near_ties, smallest_margin)
 
 
-def verdict_of(
-    token_id: int, referee_choice: int, referee_row: Float64[np.ndarray, " vocab"]
-) -> TokenVerdict:
+def verdict_of(token_id: int, referee_choice: int, referee_row: Float64[np.ndarray, " vocab"]) -> TokenVerdict:
     """Tells what a token is that a bound has let pass."""
     if token_id != referee_choice:
         return TokenVerdict.NEAR_TIE

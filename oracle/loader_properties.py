@@ -27,7 +27,7 @@ _NUM_TRUNCATED_BYTES = 4
 
 
 def _weight_file(folder: Path) -> Path:
-    return sorted(folder.glob("*.safetensors"))[-1]
+    return max(folder.glob("*.safetensors"))
 
 
 def truncate(folder: Path) -> None:
@@ -64,7 +64,7 @@ def widen_weight(folder: Path) -> None:
     """Makes the first weight of a file one row longer."""
     path = _weight_file(folder)
     weights = load_file(path)
-    name = sorted(weights)[0]
+    name = min(weights)
     weights[name] = np.concatenate([weights[name], weights[name][:1]])
     save_file(weights, path)
 

@@ -41,9 +41,7 @@ def check_chunked_prefill(case: Case, mode: str) -> Observation:
     return observation
 
 
-def _see_same_run(
-    observation: Observation, case: Case, record: RequestRecord, other: RequestRecord, what: str
-) -> None:
+def _see_same_run(observation: Observation, case: Case, record: RequestRecord, other: RequestRecord, what: str) -> None:
     """Compares two runs of one request up to their first near tie; the tokens after it have other prefixes."""
     pairs = zip(record.output_token_ids, other.output_token_ids, strict=False)
     same = 0
@@ -54,9 +52,7 @@ def _see_same_run(
     is_tie = same < len(record.output_token_ids) or same < len(other.output_token_ids)
     compared = same + 1 if is_tie else same
     bound = 2 * case.bound(record.token_ids)
-    difference = compare_logits(
-        as_rows(record.logits)[:compared], as_rows(other.logits)[:compared], bound, what
-    )
+    difference = compare_logits(as_rows(record.logits)[:compared], as_rows(other.logits)[:compared], bound, what)
     observation.see_difference(difference)
     observation.num_positions += compared
     if is_tie:

@@ -53,9 +53,7 @@ def check_greedy_tokens(case: Case, mode: str) -> Observation:
         referee = case.referee_logits(record.token_ids)[case.output_rows(record)]
         what = f"{mode}, request {index}"
         bound = case.bound(record.token_ids)
-        observation.see_judgement(
-            judge_tokens(record.output_token_ids, as_rows(record.logits), referee, bound, what)
-        )
+        observation.see_judgement(judge_tokens(record.output_token_ids, as_rows(record.logits), referee, bound, what))
         observation.witnessed |= len(record.output_token_ids) > 1
     return observation
 

@@ -3,12 +3,12 @@
 import json
 import platform
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -26,7 +26,7 @@ def environment() -> dict[str, str | int]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        "transformers": version("transformers"),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
     }
@@ -119,9 +119,7 @@ def _cell_as_json(cell: Cell) -> dict[str, Any]:
         "num_exact_ties": cell.num_exact_ties,
         "half_errors": cell.error_sums,
         "failure": None if failure is None else failure.message,
-        "scenario": None
-        if failure is None or failure.scenario is None
-        else json.loads(failure.scenario.to_json()),
+        "scenario": None if failure is None or failure.scenario is None else json.loads(failure.scenario.to_json()),
     }
 
 

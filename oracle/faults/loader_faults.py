@@ -56,9 +56,7 @@ def tie_flag_ignored(model: Llama) -> None:
     model.lm_head.weight = model.embedding_weight
 
 
-@one_replacement(
-    "biases_left_zero", Area.LOADER, "projection biases keep their initial zeros", StoredWeight, "read"
-)
+@one_replacement("biases_left_zero", Area.LOADER, "projection biases keep their initial zeros", StoredWeight, "read")
 def biases_left_zero(self: StoredWeight) -> Tensor:
     """Reads weights only."""
     weight = _read(self)
@@ -95,7 +93,6 @@ def truncated_shard_accepted(path: Path) -> SafetensorsFile:
     if missing > 0:
         path.write_bytes(content + bytes(missing))
     return _open(SafetensorsFile, path)  # type: ignore[no-any-return]  # as above
-
 
 
 FAULTS = (

@@ -11,9 +11,7 @@ _attention = PlainNumerics.attention
 _attention_view = StaticCache.attention_view
 
 
-@one_replacement(
-    "causal_mask_missing", Area.MASKS, "prompts attend to their own future", PlainNumerics, "attention"
-)
+@one_replacement("causal_mask_missing", Area.MASKS, "prompts attend to their own future", PlainNumerics, "attention")
 def causal_mask_missing(
     self: PlainNumerics, queries: Tensor, keys: Tensor, values: Tensor, attention_mask: Tensor | None
 ) -> Tensor:

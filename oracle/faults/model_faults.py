@@ -12,9 +12,7 @@ from refinfer.numerics.plain import PlainNumerics
 _attention = PlainNumerics.attention
 
 
-@one_replacement(
-    "norm_epsilon", Area.MODEL, "the norm's epsilon is 1e-6 whatever config.json says", RMSNorm, "forward"
-)
+@one_replacement("norm_epsilon", Area.MODEL, "the norm's epsilon is 1e-6 whatever config.json says", RMSNorm, "forward")
 def norm_epsilon(self: RMSNorm, hidden_states: Tensor) -> Tensor:
     """Normalises with a constant of the code."""
     return self.numerics.rms_norm(hidden_states, self.weight, 1e-6)
@@ -30,22 +28,18 @@ def norm_epsilon(self: RMSNorm, hidden_states: Tensor) -> Tensor:
 def norm_in_half_precision(self: PlainNumerics, inputs: Tensor, weight: Tensor, eps: float) -> Tensor:  # noqa: ARG001
     """Normalises without widening."""
     mean_square = torch.zeros_like(inputs[:, :1])
-    for column in inputs.split(1, dim=1):
+    for column in torch.split(inputs, 1, dim=1):
         mean_square += column * column / inputs.shape[1]
     return weight * (inputs * torch.rsqrt(mean_square + eps))
 
 
-@one_replacement(
-    "activation_gelu", Area.MODEL, "the gate goes through GELU instead of SiLU", PlainNumerics, "silu"
-)
+@one_replacement("activation_gelu", Area.MODEL, "the gate goes through GELU instead of SiLU", PlainNumerics, "silu")
 def activation_gelu(self: PlainNumerics, inputs: Tensor) -> Tensor:  # noqa: ARG001
     """Applies another activation that looks alike."""
     return functional.gelu(inputs)
 
 
-@one_replacement(
-    "gate_and_up_swapped", Area.MODEL, "the two halves of the gated MLP are swapped", LlamaMLP, "forward"
-)
+@one_replacement("gate_and_up_swapped", Area.MODEL, "the two halves of the gated MLP are swapped", LlamaMLP, "forward")
 def gate_and_up_swapped(self: LlamaMLP, hidden_states: Tensor) -> Tensor:
     """Gates with the wrong projection."""
     gate = self.numerics.silu(self.up_proj(hidden_states))
@@ -65,9 +59,7 @@ def kv_heads_tiled(
 ) -> Tensor:
     """Repeats the heads as a whole instead of each by itself."""
     times = queries.shape[1] // keys.shape[1]
-    return _attention(
-        self, queries, keys.repeat(1, times, 1, 1), values.repeat(1, times, 1, 1), attention_mask
-    )
+    return _attention(self, queries, keys.repeat(1, times, 1, 1), values.repeat(1, times, 1, 1), attention_mask)
 
 
 @one_replacement(

@@ -101,11 +101,7 @@ shared_positions_under_padding = Fault(
     "shared_positions_under_padding",
     Area.POSITIONS,
     "every row of a left-padded batch decodes at the physical position",
-    (
-        Replacement(
-            StaticCache, "num_computed_tokens", property(lambda self: [self.num_columns] * self.batch_size)
-        ),
-    ),
+    (Replacement(StaticCache, "num_computed_tokens", property(lambda self: [self.num_columns] * self.batch_size)),),
 )
 
 decode_position_off_by_one = Fault(

@@ -45,7 +45,9 @@ def first_eos_only(*, eos_token_ids: Container[int], **rest: Any) -> FinishReaso
     generation,
     "finish_reason",
 )
-def eos_ignored_as_first_token(*, num_output_tokens: int, eos_token_ids: Container[int], **rest: Any) -> FinishReason | None:
+def eos_ignored_as_first_token(
+    *, num_output_tokens: int, eos_token_ids: Container[int], **rest: Any
+) -> FinishReason | None:
     """Looks for it from the second token on."""
     ids: Container[int] = eos_token_ids if num_output_tokens > 1 else ()
     return finish_reason(num_output_tokens=num_output_tokens, eos_token_ids=ids, **rest)
