@@ -1,7 +1,16 @@
 """A correctness-first reference implementation of LLM inference."""
 
 from refinfer.config import EngineConfig
+from refinfer.engine import LLM, CompletionOutput, Logprob, RequestOutput
 from refinfer.model import load_model
 from refinfer.sampling import SamplingParams
 
-__all__ = ["EngineConfig", "SamplingParams", "load_model"]
+__all__ = [
+    "LLM",
+    "CompletionOutput",
+    "EngineConfig",
+    "Logprob",
+    "RequestOutput",
+    "SamplingParams",
+    "load_model",
+]
