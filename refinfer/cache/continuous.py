@@ -58,19 +58,19 @@ class ContinuousCache:
             capacity = max(_FIRST_CAPACITY, 2 * self.capacity, end)
             self._keys = self._grown(self._keys, capacity)
             self._values = self._grown(self._values, capacity)
-        self._num_written_tokens = end
+        self._num_written_tokens = self._num_computed_tokens
         return ContinuousAttentionView(self, num_scheduled_tokens)
 
     def advance(self, num_tokens: int) -> None:
         """Makes the tokens that were written last part of the request.
 
         Raises:
-            InvariantError: More tokens than the last view wrote.
+            InvariantError: More tokens than the last view wrote, or fewer than none.
         """
-        if self._num_computed_tokens + num_tokens > self._num_written_tokens:
+        if not 0 <= num_tokens <= self._num_written_tokens - self._num_computed_tokens:
             message = (
                 f"the cache cannot advance from {self._num_computed_tokens} by {num_tokens} tokens; "
-                f"only {self._num_written_tokens} were written"
+                f"{self._num_written_tokens} are written"
             )
             raise InvariantError(message, num_tokens=num_tokens)
         self._num_computed_tokens += num_tokens
@@ -88,6 +88,7 @@ class ContinuousCache:
         end = start + len(keys)
         self._keys[layer_index, :, start:end] = keys.transpose(0, 1)  # kv_heads tokens head_dim
         self._values[layer_index, :, start:end] = values.transpose(0, 1)
+        self._num_written_tokens = end
         dense_keys = self._keys[None, layer_index, :, :end]  # 1 kv_heads kv_len head_dim
         dense_values = self._values[None, layer_index, :, :end]
         return to_packed(attention(to_dense(queries), dense_keys, dense_values, None))

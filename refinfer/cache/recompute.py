@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from refinfer.cache.dense import to_dense, to_packed
+from refinfer.errors import ShapeError
 from refinfer.interfaces import AttentionFunction
 from refinfer.shapes import Keys, Queries, Values
 
@@ -27,7 +28,14 @@ class CausalAttentionView:
         values: Values,
         attention: AttentionFunction,
     ) -> Queries:
-        """Gives the per-head attention output of the tokens that run; keeps nothing."""
+        """Gives the per-head attention output of the tokens that run; keeps nothing.
+
+        Raises:
+            ShapeError: More or fewer tokens run than the view was made for.
+        """
+        if len(queries) != sum(self._num_tokens):
+            message = f"{len(queries)} tokens run through a view made for requests of {self._num_tokens} tokens"
+            raise ShapeError(message, num_tokens=len(queries))
         parts = zip(
             torch.split(queries, self._num_tokens),
             torch.split(keys, self._num_tokens),

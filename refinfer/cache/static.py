@@ -49,6 +49,7 @@ class StaticCache:
             raise ShapeError(message, num_prompt_tokens=num_prompt_tokens)
         self._width = max(num_prompt_tokens)
         self._num_columns = 0
+        self._num_written_columns = 0
         self._max_columns = self._width + max_output_tokens - 1
         self._num_padding_tokens = torch.tensor([self._width - length for length in num_prompt_tokens])
         shape = (config.num_layers, len(num_prompt_tokens), config.num_kv_heads, self._max_columns, config.head_dim)
@@ -85,6 +86,7 @@ class StaticCache:
         if end > self._max_columns:
             message = f"the static cache has {self._max_columns} columns and all are used; build it with more"
             raise CapacityError(message, max_columns=self._max_columns)
+        self._num_written_columns = self._num_columns
         columns = torch.arange(self._num_columns, end)
         is_token = columns >= self._num_padding_tokens[:, None]  # batch q_len
         key_columns = torch.arange(end)
@@ -99,13 +101,12 @@ class StaticCache:
         """Makes the columns of the last view part of the rows.
 
         Raises:
-            InvariantError: There is no room for them, so no view can have written them.
+            InvariantError: The last view has written none.
         """
-        num_new_columns = 1 if self._num_columns else self._width
-        if self._num_columns + num_new_columns > self._max_columns:
-            message = f"the static cache cannot advance past its {self._max_columns} columns"
+        if self._num_written_columns == self._num_columns:
+            message = f"the static cache cannot advance past its {self._num_columns} columns; no others are written"
             raise InvariantError(message, num_columns=self._num_columns)
-        self._num_columns += num_new_columns
+        self._num_columns = self._num_written_columns
 
     def write_and_read(
         self, layer_index: int, is_token: torch.Tensor, keys: Keys, values: Values
@@ -116,6 +117,7 @@ class StaticCache:
         dense_values = self._values[layer_index].transpose(1, 2)
         dense_keys[:, start:end][is_token] = keys
         dense_values[:, start:end][is_token] = values
+        self._num_written_columns = end
         return self._keys[layer_index, :, :, :end], self._values[layer_index, :, :, :end]
 
 
@@ -142,6 +144,10 @@ class StaticAttentionView:
         attention: AttentionFunction,
     ) -> Queries:
         """Gives the per-head attention output of the tokens that run, and writes their keys and values."""
+        num_tokens = int(self._is_token.sum())
+        if len(queries) != num_tokens:
+            message = f"{len(queries)} tokens run through a view made for {num_tokens}"
+            raise InvariantError(message, num_tokens=len(queries))
         dense_keys, dense_values = self._cache.write_and_read(layer_index, self._is_token, keys, values)
         dense_queries = queries.new_zeros(*self._is_token.shape, *queries.shape[1:])
         dense_queries[self._is_token] = queries  # batch q_len heads head_dim

@@ -13,7 +13,8 @@ def load_eos_token_ids(folder: Path) -> tuple[int, ...]:
     """Reads the end-of-sequence ids of a checkpoint folder, each once, in the order given.
 
     What generation_config.json says counts; where it says nothing, config.json does.
-    That is how the reference decides, and a checkpoint may name several ids.
+    A checkpoint may name several ids. The reference decides alike but for one case: a generation_config.json
+    that names no id keeps it from ever stopping, whatever config.json says.
 
     Raises:
         ConfigError: An id is not a whole number of at least 0.

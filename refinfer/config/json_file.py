@@ -21,7 +21,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
             "so give the folder that holds it or save the model again"
         )
         raise CheckpointError(message, path=path) from error
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         message = f"{path} cannot be read as JSON ({error}); save the file again"
         raise CheckpointError(message, path=path) from error
     if not isinstance(value, dict):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from refinfer.config.json_file import read_json_object
-from refinfer.config.rope_config import RopeConfig
+from refinfer.config.rope_config import DEFAULT_MAX_POSITION_EMBEDDINGS, RopeConfig
 from refinfer.errors import ConfigError, UnsupportedModelError
 
 CONFIG_FILE = "config.json"
@@ -85,7 +85,7 @@ class ModelConfig:
         head_dim = _head_dim(raw_config, hidden_size=hidden_size, num_heads=num_heads)
         if num_heads % num_kv_heads:
             message = (
-                f"num_key_value_heads {num_kv_heads} does not divide num_attention_heads {num_heads}; "
+                f"num_key_value_heads {num_kv_heads} in config.json does not divide num_attention_heads {num_heads}; "
                 "each key/value head serves the same number of query heads"
             )
             raise ConfigError(message, num_heads=num_heads, num_kv_heads=num_kv_heads)
@@ -98,7 +98,9 @@ class ModelConfig:
             num_heads=num_heads,
             num_kv_heads=num_kv_heads,
             head_dim=head_dim,
-            max_position_embeddings=_count(raw_config, "max_position_embeddings", default=2048),
+            max_position_embeddings=_count(
+                raw_config, "max_position_embeddings", default=DEFAULT_MAX_POSITION_EMBEDDINGS
+            ),
             norm_eps=_norm_eps(raw_config),
             tie_word_embeddings=_flag(raw_config, "tie_word_embeddings"),
             attention_bias=_flag(raw_config, "attention_bias"),
@@ -119,15 +121,15 @@ def _refuse_other_models(raw_config: dict[str, Any]) -> None:
         raise UnsupportedModelError(message, model_type=model_type, architectures=architectures)
     activation = raw_config.get("hidden_act", "silu")
     if activation not in _ACTIVATIONS:
-        message = f"hidden_act {activation!r} is not implemented; only {' or '.join(_ACTIVATIONS)} is"
+        message = f"hidden_act {activation!r} in config.json is not implemented; only {' or '.join(_ACTIVATIONS)} is"
         raise UnsupportedModelError(message, hidden_act=activation)
     for key, neutral_values in _NEUTRAL_VALUES_BY_KEY.items():
         if raw_config.get(key) not in neutral_values:
             message = f"{key} is {raw_config[key]!r} in config.json and is not implemented; use a checkpoint without it"
             raise UnsupportedModelError(message, key=key, value=raw_config[key])
-    layer_types = set(raw_config.get("layer_types") or [])
-    if not layer_types <= {"full_attention"}:
-        message = f"layer_types {sorted(layer_types)} are not implemented; only full_attention is"
+    layer_types = raw_config.get("layer_types") or []
+    if not isinstance(layer_types, list) or any(layer_type != "full_attention" for layer_type in layer_types):
+        message = f"layer_types {layer_types!r} in config.json are not implemented; only full_attention is"
         raise UnsupportedModelError(message, layer_types=layer_types)
 
 
@@ -152,13 +154,13 @@ def _flag(raw_config: dict[str, Any], name: str) -> bool:
 def _head_dim(raw_config: dict[str, Any], *, hidden_size: int, num_heads: int) -> int:
     if raw_config.get("head_dim") is None and hidden_size % num_heads:
         message = (
-            f"hidden_size {hidden_size} is no multiple of num_attention_heads {num_heads}; "
+            f"hidden_size {hidden_size} in config.json is no multiple of num_attention_heads {num_heads}; "
             "where heads do not divide the width, config.json must name head_dim"
         )
         raise ConfigError(message, hidden_size=hidden_size, num_heads=num_heads)
     head_dim = _count(raw_config, "head_dim", default=hidden_size // num_heads)
     if head_dim % 2:
-        message = f"head_dim {head_dim} is odd; rotary positions turn dimensions in pairs"
+        message = f"head_dim {head_dim} of config.json is odd; rotary positions turn dimensions in pairs"
         raise ConfigError(message, head_dim=head_dim)
     return head_dim
 
@@ -166,6 +168,6 @@ def _head_dim(raw_config: dict[str, Any], *, hidden_size: int, num_heads: int) -
 def _norm_eps(raw_config: dict[str, Any]) -> float:
     value = raw_config.get("rms_norm_eps", 1e-6)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        message = f"rms_norm_eps is {value!r}; it must lie between 0 and 1"
+        message = f"rms_norm_eps in config.json is {value!r}; it must lie between 0 and 1"
         raise ConfigError(message, name="rms_norm_eps", value=value)
     return float(value)

@@ -1,5 +1,6 @@
 """How positions become rotary angles: the RoPE settings of a checkpoint, older and newer key names."""
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,9 @@ SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
 
 DEFAULT_ROPE_THETA = 10000.0
 """The base when a configuration names none, as in the RoPE paper (Su et al. 2021, section 3.2.2)."""
+
+DEFAULT_MAX_POSITION_EMBEDDINGS = 2048
+"""The longest request when a configuration names none, as with the reference."""
 
 _NUMBERS_BY_ROPE_TYPE = {
     "default": (),
@@ -20,6 +24,9 @@ _NUMBERS_BY_ROPE_TYPE = {
         "original_max_position_embeddings",
     ),
 }
+
+_SHARED_SETTINGS = {"rope_theta", "partial_rotary_factor", "original_max_position_embeddings"}
+"""Settings that may stand beside every type; the last changes nothing where there are no bands."""
 
 
 @dataclass(frozen=True)
@@ -52,27 +59,17 @@ class RopeConfig:
 
         Raises:
             UnsupportedModelError: The RoPE type is not implemented.
-            ConfigError: Two keys contradict each other, or a number is absent or out of range.
+            ConfigError: Two keys contradict each other, a number is absent or out of range, or a setting
+                is not one of its type.
         """
         settings = _merged_settings(raw_config)
         rope_type = settings.pop("rope_type", "default")
-        if rope_type not in SUPPORTED_ROPE_TYPES:
-            message = (
-                f"RoPE type {rope_type!r} is not implemented; "
-                f"the implemented ones are {', '.join(SUPPORTED_ROPE_TYPES)}"
-            )
-            raise UnsupportedModelError(message, rope_type=rope_type)
-        if settings.get("partial_rotary_factor", 1.0) != 1.0:
-            message = (
-                f"partial_rotary_factor {settings['partial_rotary_factor']} is not implemented; "
-                "only 1.0, where every dimension of a head is rotated"
-            )
-            raise UnsupportedModelError(message, **settings)
+        _refuse_other_ropes(rope_type, settings)
         if rope_type == "llama3":
             # Where the original length is not named, it is the only length there is.
             settings.setdefault(
                 "original_max_position_embeddings",
-                raw_config.get("max_position_embeddings"),
+                raw_config.get("max_position_embeddings") or DEFAULT_MAX_POSITION_EMBEDDINGS,
             )
         numbers = {
             name: _positive_number(settings, name, rope_type)
@@ -80,11 +77,35 @@ class RopeConfig:
         }
         if rope_type == "llama3" and not numbers["low_freq_factor"] < numbers["high_freq_factor"]:
             message = (
-                f"low_freq_factor {numbers['low_freq_factor']} must lie below "
+                f"low_freq_factor {numbers['low_freq_factor']} in config.json must lie below "
                 f"high_freq_factor {numbers['high_freq_factor']}"
             )
             raise ConfigError(message, **numbers)
         return cls(rope_type=rope_type, **numbers)
+
+
+def _refuse_other_ropes(rope_type: object, settings: dict[str, Any]) -> None:
+    if rope_type not in SUPPORTED_ROPE_TYPES:
+        message = (
+            f"RoPE type {rope_type!r} in config.json is not implemented; "
+            f"the implemented ones are {', '.join(SUPPORTED_ROPE_TYPES)}"
+        )
+        raise UnsupportedModelError(message, rope_type=rope_type)
+    partial_rotary_factor = settings.get("partial_rotary_factor", 1.0)
+    if partial_rotary_factor != 1.0:
+        message = (
+            f"partial_rotary_factor {partial_rotary_factor} in config.json is not implemented; "
+            "only 1.0, where every dimension of a head is rotated"
+        )
+        raise UnsupportedModelError(message, partial_rotary_factor=partial_rotary_factor)
+    # A factor whose type was forgotten would leave every angle wrong and nobody would hear of it.
+    unused = sorted(settings.keys() - _SHARED_SETTINGS - set(_NUMBERS_BY_ROPE_TYPE[str(rope_type)]))
+    if unused:
+        message = (
+            f"RoPE type {rope_type!r} in config.json has no use for {', '.join(unused)}; "
+            "name the type that these settings belong to, or take them out"
+        )
+        raise ConfigError(message, rope_type=rope_type, names=unused)
 
 
 def _merged_settings(raw_config: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +155,7 @@ def _table(raw_config: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _positive_number(settings: dict[str, Any], name: str, rope_type: str) -> float:
     value = settings.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        message = f"{name} is {value!r}; RoPE type {rope_type!r} needs a positive number there"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+        message = f"{name} in config.json is {value!r}; RoPE type {rope_type!r} needs a positive number there"
         raise ConfigError(message, name=name, value=value)
     return float(value)

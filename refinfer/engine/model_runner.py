@@ -1,7 +1,7 @@
 """Runs one step of the model: rows in, logits of each row's newest token out, one runner for each cache."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -11,6 +11,7 @@ from refinfer.scheduler import RequestState
 from refinfer.shapes import Logits
 
 
+@runtime_checkable
 class ModelRunner(Protocol):
     """Executes one step for the rows that a scheduler chose."""
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from refinfer.config import ModelConfig
 from refinfer.config.engine_config import refuse_batch_invariant
-from refinfer.errors import CheckpointError, MissingWeightError, UnexpectedWeightError, WeightShapeError
+from refinfer.errors import CheckpointError, ConfigError, MissingWeightError, UnexpectedWeightError, WeightShapeError
 from refinfer.model.llama import Llama
 from refinfer.model.safetensors_file import StoredWeight
 from refinfer.model.weight_files import find_weights
@@ -61,8 +61,14 @@ def _resolve_dtype(dtype: str, config: ModelConfig, weight_by_name: dict[str, St
     if dtype != "auto":
         return dtype_by_name(dtype)
     if config.dtype_name is not None:
-        return dtype_by_name(config.dtype_name)
-    return next(iter(weight_by_name.values())).dtype
+        try:
+            return dtype_by_name(config.dtype_name)
+        except ConfigError as error:
+            message = f"config.json: {error}"
+            raise ConfigError(message, dtype=config.dtype_name) from error
+    first = next(iter(weight_by_name.values()), None)
+    # A file without weights is refused by name afterwards, whatever the dtype.
+    return torch.float32 if first is None else first.dtype
 
 
 def _tie_before_reading(model: Llama, weight_by_name: dict[str, StoredWeight]) -> None:

@@ -117,7 +117,8 @@ class Llama(nn.Module):
             logits_rows: The packed tokens whose logits are wanted, in that order; None means all.
 
         Raises:
-            ShapeError: There is no token, or the lengths of the two inputs differ.
+            ShapeError: There is no token, the lengths of the two inputs differ, or a row is asked for
+                that does not run.
             TokenIdError: An id lies outside the vocabulary.
         """
         if len(input_ids) != len(position_ids) or not len(input_ids):
@@ -130,6 +131,10 @@ class Llama(nn.Module):
         if lowest < 0 or highest >= self.config.vocab_size:
             message = f"token ids run from {lowest} to {highest}; the vocabulary has 0 to {self.config.vocab_size - 1}"
             raise TokenIdError(message, lowest=lowest, highest=highest)
+        rows = range(len(input_ids)) if logits_rows is None else logits_rows
+        if any(not 0 <= row < len(input_ids) for row in rows):
+            message = f"logits_rows {list(rows)} are asked for; what runs has rows 0 to {len(input_ids) - 1}"
+            raise ShapeError(message, logits_rows=rows)
         hidden_states = self.model(input_ids, position_ids, attention_view)
         if logits_rows is not None:
             hidden_states = hidden_states[list(logits_rows)]
@@ -150,7 +155,7 @@ class Llama(nn.Module):
             The logits of each request's last token, in the order given.
 
         Raises:
-            ShapeError: Not one cache for each prompt, or one cache twice.
+            ShapeError: There is no prompt, not one cache for each, or one cache twice.
             EmptyPromptError: A prompt has no token.
             TokenIdError: An id lies outside the vocabulary.
         """
@@ -172,7 +177,9 @@ class Llama(nn.Module):
         ]
         input_ids = [token_id for prompt in prompts for token_id in prompt]
         last_rows = (torch.tensor(lengths).cumsum(0) - 1).tolist()
-        logits = self.forward(torch.tensor(input_ids), torch.tensor(position_ids), view, last_rows)
+        logits = self.forward(
+            torch.tensor(input_ids, dtype=torch.int64), torch.tensor(position_ids, dtype=torch.int64), view, last_rows
+        )
         for cache, length in zip(caches, lengths, strict=True):
             cache.advance(length)
         return logits

@@ -1,0 +1,86 @@
+"""Settings of a run: what is refused, by name, and that its good neighbour is not."""
+
+import pytest
+
+from refinfer.config.engine_config import (
+    _PLANNED_OPTIONS,
+    CACHES,
+    DTYPES,
+    EngineConfig,
+    engine_config,
+    refuse_batch_invariant,
+)
+from refinfer.errors import ConfigError
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_engine_config_takes_every_cache(cache):
+    assert EngineConfig(cache=cache).cache == cache
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_engine_config_takes_every_dtype(dtype):
+    assert EngineConfig(dtype=dtype).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "way_out"),
+    [
+        ("cache", "paged", "not implemented yet; choose one of none, static, continuous"),
+        ("cache", "dynamic", "choose one of none, static, continuous"),
+        ("cache", "", "choose one of"),
+        ("dtype", "float8", "choose one of auto, float32"),
+        ("dtype", "torch.float32", "choose one of auto, float32"),
+        ("device", "cuda", "choose one of cpu"),
+        ("max_num_seqs", 0, "at least 1"),
+        ("max_num_seqs", -3, "at least 1"),
+        ("max_num_seqs", True, "at least 1"),
+        ("max_model_len", 0, "at least 1"),
+        ("max_model_len", True, "at least 1"),
+    ],
+)
+def test_engine_config_refuses_a_value_that_cannot_work(name, value, way_out):
+    with pytest.raises(ConfigError) as caught:
+        engine_config(**{name: value})
+    message = str(caught.value)
+    assert name in message
+    assert repr(value) in message
+    assert way_out in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_num_seqs", 1), ("max_model_len", 1), ("max_model_len", None), ("batch_invariant", False)],
+)
+def test_engine_config_takes_the_smallest_value(name, value):
+    assert getattr(engine_config(**{name: value}), name) == value
+
+
+def test_engine_config_refuses_the_invariant_manner():
+    with pytest.raises(ConfigError, match="not implemented yet; pass batch_invariant=False"):
+        EngineConfig(batch_invariant=True)
+
+
+def test_refuse_batch_invariant_lets_the_plain_manner_pass():
+    refuse_batch_invariant(batch_invariant=False)
+    with pytest.raises(ConfigError):
+        refuse_batch_invariant(batch_invariant=True)
+
+
+@pytest.mark.parametrize("name", _PLANNED_OPTIONS)
+def test_engine_config_refuses_a_planned_option_by_name(name):
+    with pytest.raises(ConfigError, match=f"option {name}=4 is not implemented yet; the options are cache"):
+        engine_config(**{name: 4})
+
+
+def test_engine_config_refuses_an_unknown_option_by_name():
+    with pytest.raises(ConfigError, match="option max_seqs=4 is unknown; the options are cache, max_num_seqs"):
+        engine_config(max_seqs=4)
+
+
+def test_planned_options_are_never_options():
+    assert not set(_PLANNED_OPTIONS) & EngineConfig.__dataclass_fields__.keys()
+
+
+def test_engine_config_takes_no_option_at_all():
+    assert engine_config() == EngineConfig()

@@ -1,0 +1,100 @@
+"""Continuous scheduling, beside a plain model: a queue, and a list of who runs."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from refinfer.sampling import FinishReason, SamplingParams
+from refinfer.scheduler import ContinuousScheduler, Request, RequestState
+
+
+class ContinuousSchedulerLife(RuleBasedStateMachine):
+    """Requests come and end in any order; the model says who has to run."""
+
+    @initialize(max_num_seqs=st.integers(1, 4))
+    def start(self, max_num_seqs):
+        self.scheduler = ContinuousScheduler(max_num_seqs)
+        self.max_num_seqs = max_num_seqs
+        self.waiting: list[RequestState] = []
+        self.running: list[RequestState] = []
+        self.arrived: list[RequestState] = []
+
+    @rule()
+    def add(self):
+        state = RequestState(Request(str(len(self.arrived)), None, (1,), SamplingParams()))
+        self.scheduler.add(state)
+        self.arrived.append(state)
+        self.waiting.append(state)
+
+    @rule(ends=st.sets(st.integers(0, 3)))
+    def step(self, ends):
+        """Runs one step, after which the rows at some places end."""
+        self.running = [state for state in self.running if not state.is_finished]
+        num_free = self.max_num_seqs - len(self.running)
+        self.running += self.waiting[:num_free]
+        self.waiting = self.waiting[num_free:]
+        rows = self.scheduler.schedule()
+        assert rows == self.running, "oldest first; who waits longest joins first; who ended has left"
+        for place in ends & set(range(len(rows))):
+            rows[place].finish_reason = FinishReason.STOP
+
+    @rule()
+    def schedule_again(self):
+        """A step that failed is scheduled once more; nobody may be lost by it."""
+        first = self.scheduler.schedule()
+        assert self.scheduler.schedule() == first
+        num_joined = len([state for state in first if state in self.waiting])
+        self.running = first
+        self.waiting = self.waiting[num_joined:]
+
+    @rule(order=st.randoms())
+    def caller_may_shuffle_its_rows(self, order):
+        order.shuffle(self.scheduler.schedule())
+        self.schedule_again()
+
+    @invariant()
+    def never_runs_more_than_it_may(self):
+        assert len(self.running) <= self.max_num_seqs
+
+    @invariant()
+    def knows_whether_somebody_is_left(self):
+        assert self.scheduler.has_unfinished_requests() == any(not state.is_finished for state in self.arrived)
+
+    def teardown(self):
+        """Everyone finishes, within one step for each request."""
+        for _ in range(len(self.arrived) if hasattr(self, "arrived") else 0):
+            for state in self.scheduler.schedule():
+                state.finish_reason = FinishReason.LENGTH
+        if hasattr(self, "arrived"):
+            assert all(state.is_finished for state in self.arrived)
+            assert not self.scheduler.has_unfinished_requests()
+            assert self.scheduler.schedule() == []
+
+
+ContinuousSchedulerLife.TestCase.settings = settings(deadline=None, stateful_step_count=30)
+TestContinuousSchedulerLife = ContinuousSchedulerLife.TestCase
+
+
+def test_continuous_scheduler_fills_a_free_place_at_once(make_state):
+    scheduler = ContinuousScheduler(2)
+    first, second, third = states = [make_state(name) for name in "abc"]
+    for state in states:
+        scheduler.add(state)
+    assert scheduler.schedule() == [first, second]
+    first.finish_reason = FinishReason.STOP
+    assert scheduler.schedule() == [second, third]
+
+
+def test_continuous_scheduler_takes_a_request_that_comes_while_others_run(make_state):
+    scheduler = ContinuousScheduler(2)
+    first, late = make_state("a"), make_state("b")
+    scheduler.add(first)
+    assert scheduler.schedule() == [first]
+    scheduler.add(late)
+    assert scheduler.schedule() == [first, late]
+
+
+def test_continuous_scheduler_gives_no_rows_when_nobody_came():
+    scheduler = ContinuousScheduler(2)
+    assert scheduler.schedule() == []
+    assert not scheduler.has_unfinished_requests()

@@ -1,0 +1,99 @@
+"""Static scheduling, beside a plain model: the batch stays as it is until its last member has ended."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from refinfer.sampling import FinishReason, SamplingParams
+from refinfer.scheduler import Request, RequestState, StaticScheduler
+
+
+class StaticSchedulerLife(RuleBasedStateMachine):
+    """Requests come and end in any order; the model says who has to run."""
+
+    @initialize(max_num_seqs=st.integers(1, 4))
+    def start(self, max_num_seqs):
+        self.scheduler = StaticScheduler(max_num_seqs)
+        self.max_num_seqs = max_num_seqs
+        self.waiting: list[RequestState] = []
+        self.batch: list[RequestState] = []
+        self.arrived: list[RequestState] = []
+
+    @rule()
+    def add(self):
+        state = RequestState(Request(str(len(self.arrived)), None, (1,), SamplingParams()))
+        self.scheduler.add(state)
+        self.arrived.append(state)
+        self.waiting.append(state)
+
+    def scheduled(self):
+        """The rows of the next step, checked against the model."""
+        if all(state.is_finished for state in self.batch):
+            self.batch = self.waiting[: self.max_num_seqs]
+            self.waiting = self.waiting[self.max_num_seqs :]
+        rows = self.scheduler.schedule()
+        assert rows == self.batch, "the same members in the same order, ended ones included"
+        return rows
+
+    @rule(ends=st.sets(st.integers(0, 3)))
+    def step(self, ends):
+        """Runs one step, after which the rows at some places end."""
+        rows = self.scheduled()
+        for place in ends & set(range(len(rows))):
+            rows[place].finish_reason = rows[place].finish_reason or FinishReason.STOP
+
+    @rule(order=st.randoms())
+    def caller_may_shuffle_its_rows(self, order):
+        order.shuffle(self.scheduled())
+        self.scheduled()
+
+    @invariant()
+    def never_runs_more_than_it_may(self):
+        assert len(self.batch) <= self.max_num_seqs
+
+    @invariant()
+    def knows_whether_somebody_is_left(self):
+        assert self.scheduler.has_unfinished_requests() == any(not state.is_finished for state in self.arrived)
+
+    def teardown(self):
+        """Everyone finishes, within one step for each request."""
+        if not hasattr(self, "arrived"):
+            return
+        for _ in range(len(self.arrived)):
+            for state in self.scheduled():
+                state.finish_reason = FinishReason.LENGTH
+        assert all(state.is_finished for state in self.arrived)
+        assert not self.scheduler.has_unfinished_requests()
+        assert self.scheduler.schedule() == []
+
+
+StaticSchedulerLife.TestCase.settings = settings(deadline=None, stateful_step_count=30)
+TestStaticSchedulerLife = StaticSchedulerLife.TestCase
+
+
+def test_static_scheduler_keeps_a_batch_until_its_last_member_ends(make_state):
+    scheduler = StaticScheduler(2)
+    first, second, third = states = [make_state(name) for name in "abc"]
+    for state in states:
+        scheduler.add(state)
+    assert scheduler.schedule() == [first, second]
+    first.finish_reason = FinishReason.STOP
+    assert scheduler.schedule() == [first, second], "the ended row stays, and nobody takes its place"
+    second.finish_reason = FinishReason.STOP
+    assert scheduler.has_unfinished_requests()
+    assert scheduler.schedule() == [third]
+
+
+def test_static_scheduler_lets_nobody_join_a_batch_with_free_places(make_state):
+    scheduler = StaticScheduler(2)
+    first, late = make_state("a"), make_state("b")
+    scheduler.add(first)
+    assert scheduler.schedule() == [first]
+    scheduler.add(late)
+    assert scheduler.schedule() == [first]
+
+
+def test_static_scheduler_gives_no_rows_when_nobody_came():
+    scheduler = StaticScheduler(2)
+    assert scheduler.schedule() == []
+    assert not scheduler.has_unfinished_requests()
