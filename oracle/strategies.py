@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from oracle.checkpoints import CheckpointSpec
 from oracle.scenario import RequestSpec, Scenario
+from oracle.tiny_tokenizer import SPECIAL_TOKENS, TOKENIZER_SIZE
 
 # Each tuple has the simplest value first, since a shrinking search moves there.
 _HEADS = ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1))
@@ -12,7 +13,8 @@ _HEADS = ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1))
 _HEAD_DIMS = (16, 8, 20, 24)
 _HIDDEN_SIZES = (32, 48, 64, 100)
 _INTERMEDIATE_SIZES = (64, 48, 112, 172)
-_VOCAB_SIZES = (97, 131, 260)
+_VOCAB_SIZES = (97, 131, 288)
+"""The last has room for the tiny tokenizer."""
 _ROPE_TYPES = ("default", "linear", "llama3")
 _EOS_STRIDES = (0, 11, 5, 3)
 """Every so many-th token id ends a request, so that some rows end early; 0 for none."""
@@ -51,7 +53,14 @@ def checkpoint_specs(draw: st.DrawFn) -> CheckpointSpec:
         num_shards=draw(st.sampled_from((1, 2)), label="num_shards"),
         eos_token_ids=tuple(range(1, vocab_size, eos_stride)) if eos_stride else (),
         num_tied_rows=draw(st.sampled_from((0, 16)), label="num_tied_rows"),
+        with_tokenizer=vocab_size >= TOKENIZER_SIZE,
     )
+
+
+def texts() -> st.SearchStrategy[str]:
+    """Draws a text: any characters, with the names of special tokens and characters of many bytes among them."""
+    pieces = st.one_of(st.sampled_from((" the", "é", "日本", "\U0001f600", "  ", *SPECIAL_TOKENS)), st.text(max_size=4))
+    return st.lists(pieces, max_size=6).map("".join)
 
 
 @st.composite
@@ -78,6 +87,7 @@ def scenarios(draw: st.DrawFn, dtypes: tuple[str, ...] = _DTYPES) -> Scenario:
         requests=tuple(draw(st.lists(one_request, min_size=1, max_size=MAX_REQUESTS), label="requests")),
         dtype=draw(st.sampled_from(dtypes), label="dtype"),
         max_num_seqs=draw(st.sampled_from((16, 1, 2, 3)), label="max_num_seqs"),
+        texts=tuple(draw(st.lists(texts(), max_size=3), label="texts")) if spec.with_tokenizer else (),
         checkpoint=spec,
     )
 

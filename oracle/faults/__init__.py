@@ -7,6 +7,7 @@ from oracle.faults import (
     model_faults,
     position_faults,
     sampling_faults,
+    text_faults,
 )
 from oracle.faults.registry import Area, Fault
 
@@ -19,6 +20,7 @@ FAULTS = {
         cache_faults,
         loader_faults,
         sampling_faults,
+        text_faults,
     )
     for fault in module.FAULTS
 }

@@ -63,6 +63,14 @@ def biases_left_zero(self: StoredWeight) -> Tensor:
     return torch.zeros_like(weight) if self.name.endswith(".bias") else weight
 
 
+class _Zeros(StoredWeight):
+    """A weight that is nowhere."""
+
+    def read(self) -> Tensor:
+        """Gives zeros."""
+        return torch.zeros(self.shape)
+
+
 @one_replacement(
     "missing_weights_left_zero",
     Area.LOADER,
@@ -71,9 +79,10 @@ def biases_left_zero(self: StoredWeight) -> Tensor:
     "_check_names_and_shapes",
 )
 def missing_weights_left_zero(model: Llama, weight_by_name: dict[str, StoredWeight]) -> None:
-    """Fills gaps with the norm weight of the first layer, which every checkpoint has."""
-    for name, _ in model.named_parameters():
-        weight_by_name.setdefault(name, weight_by_name["model.norm.weight"])
+    """Fills the gaps."""
+    for name, parameter in model.named_parameters():
+        zeros = _Zeros(name, Path("nowhere"), "F32", tuple(parameter.shape), offset=0, num_bytes=0)
+        weight_by_name.setdefault(name, zeros)
 
 
 @one_replacement(
