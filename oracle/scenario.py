@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from oracle.checkpoints import CheckpointSpec
 from oracle.errors import ScenarioError
@@ -47,11 +47,11 @@ class Scenario:
     texts: tuple[str, ...] = ()
     checkpoint: CheckpointSpec | None = field(default_factory=CheckpointSpec)
 
-    def alone(self, index: int) -> Self:
+    def alone(self, index: int) -> "Scenario":
         """Gives the scenario in which one request runs by itself."""
         return replace(self, requests=(self.requests[index],))
 
-    def reordered(self, order: tuple[int, ...]) -> Self:
+    def reordered(self, order: tuple[int, ...]) -> "Scenario":
         """Gives the scenario in which the requests arrive in another order."""
         return replace(self, requests=tuple(self.requests[index] for index in order))
 
@@ -60,7 +60,7 @@ class Scenario:
         return json.dumps({"version": SCENARIO_VERSION, **asdict(self)}, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str) -> "Scenario":
         """Reads a scenario.
 
         Raises:
@@ -83,7 +83,7 @@ class Scenario:
             raise ScenarioError(message) from error
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path) -> "Scenario":
         """Reads a scenario from a file.
 
         Raises:
