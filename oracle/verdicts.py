@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+
 from oracle.observation import Observation
 from oracle.scenario import Scenario
 from oracle.tolerances import HALF_ERROR_FACTOR, MAX_NEAR_TIE_RATE
@@ -107,4 +109,4 @@ class Cell:
 
 
 def _added(old: tuple[float, float, int], new: tuple[float, float, int]) -> tuple[float, float, int]:
-    return max(old[0], new[0]), old[1] + new[1], old[2] + new[2]
+    return float(np.maximum(old[0], new[0])), old[1] + new[1], old[2] + new[2]  # a NaN stays
