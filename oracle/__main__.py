@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from oracle.case import Case
 from oracle.check import Checker, CheckSettings
-from oracle.errors import MismatchError, OracleError
-from oracle.properties import PROPERTIES
+from oracle.errors import CheckFailed, OracleError, ScenarioError
+from oracle.properties import PROPERTIES, observe
 from oracle.report import as_json, environment, save_failures, show_table
 from oracle.scenario import Scenario
 from oracle.strategies import model_scenarios, scenarios
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     try:
         status: int = options.command(options, console)
-    except (OracleError, RefinferError) as error:
+    except (OracleError, RefinferError, OSError) as error:
         Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         return EXIT_USAGE
     return status
@@ -135,19 +135,23 @@ def _chosen_modes(text: str) -> tuple[str, ...]:
 
 def _replay(options: argparse.Namespace, console: Console) -> int:
     scenario = Scenario.load(options.case)
+    if options.model is not None and scenario.checkpoint is not None:
+        message = f"{options.case} generates its own checkpoint; leave --model away"
+        raise ScenarioError(message, model=options.model)
     folder = None if options.model is None else resolve_model(options.model)
+    case = Case(scenario, folder)
     status = EXIT_PASS
     for prop in PROPERTIES:
-        if scenario.dtype not in prop.dtypes:
+        if scenario.dtype not in prop.dtypes or (prop.is_generated_only and folder is not None):
             continue
         for mode in prop.modes:
             try:
-                observation = prop.check(Case(scenario, folder), mode)
-                verdict = Verdict.PASS if observation.witnessed else Verdict.VACUOUS
+                verdict = Verdict.PASS if observe(prop, case, mode).witnessed else Verdict.VACUOUS
                 console.print(f"{verdict:8} {prop.name} × {mode}", highlight=False)
-            except MismatchError as error:
+            except CheckFailed as error:
                 status = EXIT_FAIL
-                console.print(f"{Verdict.FAIL:8} {prop.name} × {mode}: {error}", markup=False, soft_wrap=True)
+                line = f"{Verdict.FAIL:8} {prop.name} × {mode}: {error}"
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
     return status
 
 

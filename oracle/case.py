@@ -1,5 +1,6 @@
 """What the properties of one scenario share: subjects, reference, witness, and their runs, each made once."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -7,9 +8,9 @@ import numpy as np
 
 from oracle.checkpoints import cached_checkpoint
 from oracle.compare import LogitRows, as_rows
-from oracle.errors import ScenarioError
+from oracle.errors import OutcomeMismatch, ScenarioError
 from oracle.reference import Reference
-from oracle.scenario import Scenario
+from oracle.scenario import RequestSpec, Scenario
 from oracle.subjects import RefinferSubject, RequestRecord
 from oracle.tolerances import FLOAT64_BOUND, NOISE_FACTOR, SMALLEST_NOISE_IN_EPS
 from oracle.witness import Witness
@@ -65,10 +66,16 @@ class Case:
         return self.records_in_order(mode, tuple(range(len(self.scenario.requests))))
 
     def records_in_order(self, mode: str, order: tuple[int, ...]) -> list[RequestRecord]:
-        """Runs some of the requests in some order; one record for each, in that order."""
+        """Runs some of the requests in some order; one record for each, in that order.
+
+        Raises:
+            OutcomeMismatch: The records do not belong to the requests.
+        """
         if (mode, order) not in self._records_by_run:
             requests = [self.scenario.requests[index] for index in order]
-            self._records_by_run[mode, order] = self.subject(mode).run(requests)
+            records = self.subject(mode).run(requests)
+            _check_belonging(requests, records, mode)
+            self._records_by_run[mode, order] = records
         return self._records_by_run[mode, order]
 
     def reference_logits(self, token_ids: tuple[int, ...], dtype: str | None = None) -> LogitRows:
@@ -104,3 +111,17 @@ class Case:
     def output_rows(self, record: RequestRecord) -> slice:
         """Gives the positions of a record whose logits its output tokens were picked from."""
         return slice(len(record.prompt_token_ids) - 1, len(record.token_ids) - 1)
+
+
+def _check_belonging(requests: Sequence[RequestSpec], records: Sequence[RequestRecord], mode: str) -> None:
+    """Refuses records of other requests: each could be right in itself, so nothing else would show it."""
+    if len(records) != len(requests):
+        message = f"{mode}: {len(requests)} requests were given and {len(records)} records came back"
+        raise OutcomeMismatch(message, num_requests=len(requests), num_records=len(records))
+    for index, (request, record) in enumerate(zip(requests, records, strict=True)):
+        if record.prompt_token_ids != request.prompt_token_ids:
+            message = (
+                f"{mode}, request {index}: another prompt ran than was asked for, "
+                f"{record.prompt_token_ids} instead of {request.prompt_token_ids}"
+            )
+            raise OutcomeMismatch(message, index=index, prompt_token_ids=record.prompt_token_ids)

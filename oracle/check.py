@@ -4,22 +4,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from oracle.case import Case
-from oracle.errors import MismatchError
-from oracle.properties import PROPERTIES, Property
+from oracle.errors import CheckFailed
+from oracle.properties import PROPERTIES, Property, observe
 from oracle.scenario import Scenario
+from oracle.search import ShrinkSearch, draw_scenarios
 from oracle.verdicts import Cell, Failure
-from refinfer.errors import RefinferError
 
-_FAILURES = (MismatchError, RefinferError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
-"""What counts as a failed check: a mismatch, or any error that a subject raises on a legal scenario."""
-
-MAX_SHRINK_EXAMPLES = 400
+MAX_SHRINK_SECONDS = 60.0
+"""For all failed cells of a run together; what is left of it is shared out evenly."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +79,17 @@ class Checker:
     def run(self) -> list[Cell]:
         """Checks cases until there are enough, time is up, or somebody interrupts; gives the cells."""
         with self._interruptible():
-            self._search(self._check_case, shrink=False)
+            draw_scenarios(
+                self._settings.strategy,
+                self._check_case,
+                num_examples=self._settings.num_examples,
+                seed=self._settings.seed,
+            )
         for cell in self.cells.values():
             cell.judge_run()
-        with self._interruptible():
-            for cell in self.cells.values():
-                if cell.failure is not None and cell.failure.scenario is not None and self._settings.shrink:
-                    self._shrink(cell)
+        if self._settings.shrink and not self.interrupted:
+            with self._interruptible():
+                self._shrink_failures()
         return list(self.cells.values())
 
     @contextmanager
@@ -97,27 +99,6 @@ class Checker:
             yield
         except KeyboardInterrupt:
             self.interrupted = True
-
-    def _search(self, check: Callable[[Scenario], None], *, shrink: bool) -> None:
-        """Lets Hypothesis draw scenarios."""
-        phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
-
-        @seed(self._settings.seed)
-        @settings(
-            max_examples=MAX_SHRINK_EXAMPLES if shrink else self._settings.num_examples,
-            phases=phases,
-            database=None,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            report_multiple_bugs=False,
-            print_blob=False,
-            verbosity=Verbosity.quiet,
-        )
-        @given(scenario=self._settings.strategy)
-        def draw(scenario: Scenario) -> None:
-            check(scenario)
-
-        draw()
 
     def _is_over(self) -> bool:
         """Tells whether no further check is wanted; Hypothesis goes on drawing, which costs little."""
@@ -134,35 +115,35 @@ class Checker:
             if scenario.dtype not in prop.dtypes or cell.failure is not None or self._is_over():
                 continue
             try:
-                cell.see(prop.check(case, mode), scenario.dtype)
-            except _FAILURES as error:
+                cell.see(observe(prop, case, mode), scenario.dtype)
+            except CheckFailed as error:
                 cell.num_examples += 1
-                cell.failure = Failure(_described(error), scenario)
+                cell.failure = Failure(str(error), scenario)
         self._num_cases += 1
         self._on_progress(self._num_cases)
 
-    def _shrink(self, cell: Cell) -> None:
-        """Searches for the smallest case on which a cell still fails."""
-        prop = self._property(cell.property_name)
-        smallest: list[Failure] = []
+    def _shrink_failures(self) -> None:
+        """Searches for the smallest case on which each failed cell still fails."""
+        failures = [
+            (cell, cell.failure, cell.failure.scenario)
+            for cell in self.cells.values()
+            if cell.failure is not None and cell.failure.scenario is not None
+        ]
+        end = time.monotonic() + MAX_SHRINK_SECONDS
+        for num_done, (cell, failure, scenario) in enumerate(failures):
+            now = time.monotonic()
+            search = ShrinkSearch(
+                partial(self._observe, self._property(cell.property_name), mode=cell.mode),
+                failure,
+                scenario,
+                deadline=now + (end - now) / (len(failures) - num_done),
+            )
+            cell.failure = search.run(
+                self._settings.strategy, num_examples=self._settings.num_examples, seed=self._settings.seed
+            )
 
-        def check_one(scenario: Scenario) -> None:
-            if scenario.dtype not in prop.dtypes:
-                return
-            try:
-                prop.check(Case(scenario, self._settings.folder), cell.mode)
-            except _FAILURES as error:
-                smallest.append(Failure(_described(error), scenario))
-                raise
-
-        try:
-            self._search(check_one, shrink=True)
-        except _FAILURES:
-            cell.failure = smallest[-1]
+    def _observe(self, prop: Property, scenario: Scenario, mode: str) -> None:
+        observe(prop, Case(scenario, self._settings.folder), mode)
 
     def _property(self, name: str) -> Property:
         return next(prop for prop in self._settings.properties if prop.name == name)
-
-
-def _described(error: Exception) -> str:
-    return str(error) if isinstance(error, MismatchError) else f"{type(error).__name__}: {error}"

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from oracle.errors import ActivationMismatch
 
+Activation = Tensor | np.ndarray
+"""What a module gives, first axis positions; the witness has arrays."""
+
 
 @dataclass(frozen=True)
 class Divergence:
@@ -17,7 +20,7 @@ class Divergence:
     Attributes:
         name: The module path.
         position: The first position of the sequence at which it differs.
-        largest: The largest difference.
+        largest: The largest difference, over all positions.
         bound: What was permitted.
         last_agreeing: The module before it that still agreed, or None.
     """
@@ -38,8 +41,8 @@ class Divergence:
 
 
 def first_divergence(
-    subject: Mapping[str, Tensor],
-    reference: Mapping[str, Tensor],
+    subject: Mapping[str, Activation],
+    reference: Mapping[str, Activation],
     order: Sequence[str],
     relative_bound: float,
 ) -> Divergence | None:
@@ -64,16 +67,19 @@ def first_divergence(
         if own.shape != theirs.shape:
             message = f"{name} has shape {own.shape} on the subject's side and {theirs.shape} on the reference's"
             raise ActivationMismatch(message, name=name)
-        difference = np.abs(own - theirs).reshape(len(own), -1).max(axis=1)
-        bound = relative_bound * float(np.abs(theirs).max())
-        is_off = ~(difference <= bound)
+        own, theirs = own.reshape(len(own), -1), theirs.reshape(len(theirs), -1)
+        is_finite = np.isfinite(own).all(axis=1) & np.isfinite(theirs).all(axis=1)
+        with np.errstate(invalid="ignore"):  # infinity less infinity; such a position is off whatever comes out
+            difference = np.abs(own - theirs).max(axis=1)
+        bound = relative_bound * float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0))
+        is_off = ~is_finite | (difference > bound)
         if is_off.any():
             return Divergence(name, int(is_off.argmax()), float(difference.max()), bound, last_agreeing)
         last_agreeing = name
     return None
 
 
-def _widened(activation: Tensor | np.ndarray) -> np.ndarray:
+def _widened(activation: Activation) -> np.ndarray:
     if isinstance(activation, Tensor):
         return activation.detach().to(torch.float64).numpy()
     return np.asarray(activation, dtype=np.float64)

@@ -10,6 +10,7 @@
   - InvariantViolation (AssertionError): the subject's state is not sound
   - ReferenceUnavailable: the reference cannot be opened here
   - InsensitiveModelError: a checkpoint on which faults would not show
+  - CheckFailed: a property that does not hold, or an error of the subject
   - FaultNotCaught: the harness did not see a planted bug
   - ScenarioError (ValueError): a scenario that cannot be run as it stands
 """
@@ -70,6 +71,10 @@ class ReferenceUnavailable(OracleError):
 
 class InsensitiveModelError(OracleError):
     """A checkpoint on which faults would not show."""
+
+
+class CheckFailed(OracleError):
+    """A property that does not hold, or an error of the subject; what was raised is the cause."""
 
 
 class FaultNotCaught(OracleError):

@@ -11,7 +11,7 @@ class Observation:
 
     Attributes:
         witnessed: Whether what the property is about happened; if not, nothing was shown.
-        largest_difference: Largest difference of logits.
+        largest_difference: Largest difference of logits; None if none were compared.
         num_near_ties: Tokens explained by a near tie.
         num_exact_ties: Positions with several best logits.
         num_positions: Tokens judged.
@@ -20,7 +20,7 @@ class Observation:
     """
 
     witnessed: bool = True
-    largest_difference: float = 0.0
+    largest_difference: float | None = None
     num_near_ties: int = 0
     num_exact_ties: int = 0
     num_positions: int = 0
@@ -29,7 +29,7 @@ class Observation:
 
     def see_difference(self, difference: float) -> None:
         """Takes in a difference of logits."""
-        self.largest_difference = max(self.largest_difference, difference)
+        self.largest_difference = max(difference, self.largest_difference or 0.0)
 
     def see_judgement(self, judgement: TokenJudgement) -> None:
         """Takes in what judging tokens counted."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from oracle.case import Case
+from oracle.errors import CheckFailed, InsensitiveModelError, MismatchError, ReferenceUnavailable, ScenarioError
 from oracle.loader_properties import check_broken_checkpoints
 from oracle.metamorphic_properties import check_alone_equals_batched, check_chunked_prefill, check_order
 from oracle.observation import Observation
@@ -45,6 +46,29 @@ class Property:
     modes: tuple[str, ...] = MODES
     dtypes: tuple[str, ...] = ALL_DTYPES
     is_generated_only: bool = False
+
+
+_NOT_THE_SUBJECTS_FAULT = (ReferenceUnavailable, InsensitiveModelError, ScenarioError)
+"""What ends a run instead of failing a check: the harness cannot judge."""
+
+
+def observe(prop: Property, case: Case, mode: str) -> Observation:
+    """Holds a mode to a property on one case.
+
+    Raises:
+        CheckFailed: The property does not hold, or the subject raised an error on a legal scenario.
+        OracleError: The harness cannot judge: a reference, a sensitive model or a legal scenario is lacking.
+    """
+    try:
+        return prop.check(case, mode)
+    except _NOT_THE_SUBJECTS_FAULT:
+        raise
+    except MismatchError as error:
+        raise CheckFailed(str(error)) from error
+    # Broad on purpose: whatever a subject raises is its failure, and must cost neither the run nor other checks.
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        raise CheckFailed(message) from error
 
 
 PROPERTIES = (

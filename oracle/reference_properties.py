@@ -76,10 +76,12 @@ def check_half_precision(case: Case, mode: str) -> Observation:
         rows = case.output_rows(record)
         witness = case.witness_logits(record.token_ids)[rows]
         logits = as_rows(record.logits)
-        what = f"{mode}, request {index}, in {case.scenario.dtype}"
-        compare_logits(logits, witness, float("inf"), what)
+        reference_logits = case.reference_logits(record.token_ids)[rows]
+        what = f"request {index}, in {case.scenario.dtype}"
+        compare_logits(logits, witness, float("inf"), f"{mode}, {what}")
+        compare_logits(reference_logits, witness, float("inf"), f"reference, {what}")
         subject.append(np.abs(logits - witness).ravel())
-        reference.append(np.abs(case.reference_logits(record.token_ids)[rows] - witness).ravel())
+        reference.append(np.abs(reference_logits - witness).ravel())
     observation.subject_errors = _error_figures(np.concatenate(subject))
     observation.reference_errors = _error_figures(np.concatenate(reference))
     observation.see_difference(observation.subject_errors[0])

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from oracle.verdicts import Cell, Verdict
@@ -44,11 +43,11 @@ def show_table(console: Console, cells: Sequence[Cell], modes: Sequence[str]) ->
     console.print(table)
     for cell in cells:
         if cell.failure is not None:
-            message = escape(f"FAIL {cell.property_name} × {cell.mode}: {cell.failure.message}")
-            console.print(f"[bold red]{message}[/]", soft_wrap=True)
+            message = f"FAIL {cell.property_name} × {cell.mode}: {cell.failure.message}"
+            console.print(message, style="bold red", markup=False, highlight=False, soft_wrap=True)
             if cell.failure.scenario is not None:
                 console.print("smallest case found:", style="bold")
-                console.print(describe_requests(cell), soft_wrap=True, highlight=False)
+                console.print(describe_requests(cell), markup=False, soft_wrap=True, highlight=False)
 
 
 def describe_requests(cell: Cell) -> str:
@@ -91,7 +90,7 @@ def _cell_text(cell: Cell | None) -> str:
         return "[dim]-[/]"
     style = _STYLE_BY_VERDICT[cell.verdict]
     lines = [f"[{style}]{cell.verdict}[/] {cell.num_witnessed}/{cell.num_examples}"]
-    if cell.num_positions or cell.largest_difference:
+    if cell.largest_difference is not None:
         lines.append(f"diff {cell.largest_difference:.1e}")
     if cell.num_near_ties or cell.num_exact_ties:
         lines.append(f"ties {cell.num_near_ties} near, {cell.num_exact_ties} exact")

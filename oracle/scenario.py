@@ -2,11 +2,15 @@
 
 import json
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from oracle.checkpoints import CheckpointSpec
 from oracle.errors import ScenarioError
+
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+"""Dtypes in which a scenario can run."""
 
 SCENARIO_VERSION = 1
 """Raised whenever an older file would no longer mean the same run."""
@@ -21,12 +25,30 @@ class RequestSpec:
         max_tokens: Most output tokens.
         ignore_eos: Emit end-of-sequence tokens like any other and go on.
         cuts: Where the prompt is cut for chunked prefill: token counts, ascending, inside the prompt.
+
+    Raises:
+        ScenarioError: A value is of another type, or no request could run with it.
     """
 
     prompt_token_ids: tuple[int, ...]
     max_tokens: int = 1
     ignore_eos: bool = False
     cuts: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_ids("prompt_token_ids", self.prompt_token_ids)
+        _check_ids("cuts", self.cuts)
+        _check_count("max_tokens", self.max_tokens)
+        if not self.prompt_token_ids:
+            message = "a request has no prompt token; a scenario holds requests that can run"
+            raise ScenarioError(message)
+        if not isinstance(self.ignore_eos, bool):
+            message = f"ignore_eos is {self.ignore_eos!r}; it must be true or false"
+            raise ScenarioError(message, ignore_eos=self.ignore_eos)
+        bounds = (0, *self.cuts, len(self.prompt_token_ids))
+        if any(start >= end for start, end in pairwise(bounds)):
+            message = f"cuts {self.cuts} do not ascend inside a prompt of {len(self.prompt_token_ids)} tokens"
+            raise ScenarioError(message, cuts=self.cuts)
 
 
 @dataclass(frozen=True)
@@ -39,6 +61,9 @@ class Scenario:
         max_num_seqs: Most requests in one step.
         texts: Texts to be turned into tokens; they run through no model.
         checkpoint: The generated model; None stands for a checkpoint that is named beside the scenario.
+
+    Raises:
+        ScenarioError: A value is of another type, or nothing could run with it.
     """
 
     requests: tuple[RequestSpec, ...]
@@ -47,11 +72,24 @@ class Scenario:
     texts: tuple[str, ...] = ()
     checkpoint: CheckpointSpec | None = field(default_factory=CheckpointSpec)
 
-    def alone(self, index: int) -> Self:
+    def __post_init__(self) -> None:
+        _check_count("max_num_seqs", self.max_num_seqs)
+        is_legal_by_name = {
+            "requests": bool(self.requests) and _are(RequestSpec, self.requests),
+            "dtype": self.dtype in DTYPES,
+            "texts": _are(str, self.texts),
+            "checkpoint": self.checkpoint is None or isinstance(self.checkpoint, CheckpointSpec),
+        }
+        for name, is_legal in is_legal_by_name.items():
+            if not is_legal:
+                message = f"{name} is {getattr(self, name)!r}, with which nothing can run"
+                raise ScenarioError(message, name=name)
+
+    def alone(self, index: int) -> "Scenario":
         """Gives the scenario in which one request runs by itself."""
         return replace(self, requests=(self.requests[index],))
 
-    def reordered(self, order: tuple[int, ...]) -> Self:
+    def reordered(self, order: tuple[int, ...]) -> "Scenario":
         """Gives the scenario in which the requests arrive in another order."""
         return replace(self, requests=tuple(self.requests[index] for index in order))
 
@@ -60,7 +98,7 @@ class Scenario:
         return json.dumps({"version": SCENARIO_VERSION, **asdict(self)}, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str) -> "Scenario":
         """Reads a scenario.
 
         Raises:
@@ -76,14 +114,14 @@ class Scenario:
             checkpoint = raw.pop("checkpoint")
             spec = None if checkpoint is None else CheckpointSpec(**_with_tuples(checkpoint))
             return cls(requests=requests, checkpoint=spec, **_with_tuples(raw))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, ScenarioError):
-                raise
+        except ScenarioError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             message = f"the text is not a scenario: {error!r}; `to_json` writes one"
             raise ScenarioError(message) from error
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path) -> "Scenario":
         """Reads a scenario from a file.
 
         Raises:
@@ -91,10 +129,26 @@ class Scenario:
         """
         try:
             text = path.read_text(encoding="utf-8")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             message = f"{path} cannot be read ({error}); give a scenario file that a check has written"
             raise ScenarioError(message, path=path) from error
         return cls.from_json(text)
+
+
+def _are(kind: type, values: object) -> bool:
+    return isinstance(values, tuple) and all(isinstance(value, kind) for value in values)
+
+
+def _check_ids(name: str, values: object) -> None:
+    if not _are(int, values):
+        message = f"{name} is {values!r}; it must hold whole numbers"
+        raise ScenarioError(message, name=name)
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or value < 1:
+        message = f"{name} is {value!r}; it must be a whole number of at least 1"
+        raise ScenarioError(message, name=name)
 
 
 def _with_tuples(raw: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,16 @@
 """What Hypothesis tries: model shapes, prompts, batch mixes, lengths, early ends; it shrinks to the simplest run."""
 
+from collections.abc import Callable
+from typing import Any
+
 from hypothesis import strategies as st
 
 from oracle.checkpoints import CheckpointSpec
 from oracle.scenario import RequestSpec, Scenario
 from oracle.tiny_tokenizer import SPECIAL_TOKENS, TOKENIZER_SIZE
+
+Draw = Callable[..., Any]
+"""Gives a value of a strategy; Hypothesis's own type for it is one that the shape checks cannot read."""
 
 # Each tuple has the simplest value first, since a shrinking search moves there.
 _HEADS = ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1))
@@ -31,7 +37,7 @@ MAX_REQUESTS = 5
 
 
 @st.composite
-def checkpoint_specs(draw: st.DrawFn) -> CheckpointSpec:
+def checkpoint_specs(draw: Draw) -> CheckpointSpec:
     """Draws a tiny model: shape, rotary scaling, biases, tied head, key names, shards, ids that end a request."""
     num_heads, num_kv_heads = draw(st.sampled_from(_HEADS), label="heads")
     vocab_size = draw(st.sampled_from(_VOCAB_SIZES), label="vocab_size")
@@ -67,7 +73,7 @@ def texts() -> st.SearchStrategy[str]:
 
 
 @st.composite
-def requests(draw: st.DrawFn, vocab_size: int, max_prompt_tokens: int, max_tokens: int) -> RequestSpec:
+def requests(draw: Draw, vocab_size: int, max_prompt_tokens: int, max_tokens: int) -> RequestSpec:
     """Draws one request; id 0, padding and end-of-sequence ids may stand inside its prompt."""
     token_ids = st.integers(0, vocab_size - 1)
     prompt = draw(st.lists(token_ids, min_size=1, max_size=max_prompt_tokens), label="prompt")
@@ -83,7 +89,7 @@ def requests(draw: st.DrawFn, vocab_size: int, max_prompt_tokens: int, max_token
 
 
 @st.composite
-def scenarios(draw: st.DrawFn, dtypes: tuple[str, ...] = _DTYPES) -> Scenario:
+def scenarios(draw: Draw, dtypes: tuple[str, ...] = _DTYPES) -> Scenario:
     """Draws a scenario; the empty draw is one request of one token on the simplest model."""
     spec = draw(checkpoint_specs(), label="checkpoint")
     one_request = requests(spec.vocab_size, MAX_PROMPT_TOKENS, MAX_OUTPUT_TOKENS)
@@ -97,7 +103,7 @@ def scenarios(draw: st.DrawFn, dtypes: tuple[str, ...] = _DTYPES) -> Scenario:
 
 
 @st.composite
-def model_scenarios(draw: st.DrawFn, vocab_size: int, dtypes: tuple[str, ...] = ("float32",)) -> Scenario:
+def model_scenarios(draw: Draw, vocab_size: int, dtypes: tuple[str, ...] = ("float32",)) -> Scenario:
     """Draws a scenario for a checkpoint that exists already."""
     one_request = requests(vocab_size, MAX_PROMPT_TOKENS, MAX_OUTPUT_TOKENS)
     return Scenario(

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+
 from oracle.observation import Observation
 from oracle.scenario import Scenario
 from oracle.tolerances import HALF_ERROR_FACTOR, MAX_NEAR_TIE_RATE
@@ -38,7 +40,7 @@ class Cell:
         mode: The column.
         num_examples: Cases checked.
         num_witnessed: Cases in which what the property is about happened.
-        largest_difference: Largest difference of logits.
+        largest_difference: Largest difference of float32 and float64 logits; None if none were compared.
         num_positions: Tokens judged.
         num_near_ties: Tokens explained by a near tie, in float32 and float64.
         num_half_near_ties: The same in half precision, where they are common.
@@ -51,7 +53,7 @@ class Cell:
     mode: str
     num_examples: int = 0
     num_witnessed: int = 0
-    largest_difference: float = 0.0
+    largest_difference: float | None = None
     num_positions: int = 0
     num_near_ties: int = 0
     num_half_near_ties: int = 0
@@ -72,7 +74,8 @@ class Cell:
         self.num_witnessed += observation.witnessed
         self.num_exact_ties += observation.num_exact_ties
         if dtype in ("float32", "float64"):
-            self.largest_difference = max(self.largest_difference, observation.largest_difference)
+            if observation.largest_difference is not None:
+                self.largest_difference = max(observation.largest_difference, self.largest_difference or 0.0)
             self.num_positions += observation.num_positions
             self.num_near_ties += observation.num_near_ties
         else:
@@ -97,7 +100,7 @@ class Cell:
                 ("largest", subject[0], reference[0]),
                 ("mean", subject[1] / subject[2], reference[1] / reference[2]),
             ):
-                if self.failure is None and own > HALF_ERROR_FACTOR * theirs:
+                if self.failure is None and not own <= HALF_ERROR_FACTOR * theirs:
                     self.failure = Failure(
                         f"the {name} error in {dtype} is {own:.3g}, "
                         f"over {HALF_ERROR_FACTOR} times the reference's {theirs:.3g}",
@@ -106,4 +109,4 @@ class Cell:
 
 
 def _added(old: tuple[float, float, int], new: tuple[float, float, int]) -> tuple[float, float, int]:
-    return max(old[0], new[0]), old[1] + new[1], old[2] + new[2]
+    return float(np.maximum(old[0], new[0])), old[1] + new[1], old[2] + new[2]  # a NaN stays

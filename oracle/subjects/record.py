@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -34,6 +34,7 @@ class RequestRecord:
         return self.prompt_token_ids + self.output_token_ids
 
 
+@runtime_checkable
 class Subject(Protocol):
     """An engine, or one mode of an engine, with a model opened."""
 

@@ -1,12 +1,26 @@
-"""Tiny Llama checkpoints made by transformers itself, so that nothing of ours stands between them and a test."""
+"""Tiny Llama checkpoints made by transformers itself, and cases that follow a script instead of a model.
 
-from collections.abc import Callable
+Nothing of ours stands between the former and a test, and no rounding between the latter and a verdict.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis.strategies import SearchStrategy
 from transformers import LlamaConfig, LlamaForCausalLM
+
+from oracle.case import Case
+from oracle.scenario import RequestSpec, Scenario
+from oracle.strategies import requests
+from oracle.subjects import RequestRecord
+
+Corruption = Callable[[list[RequestRecord]], list[RequestRecord]]
+"""Spoils what a run gives."""
 
 SETTINGS: dict[str, Any] = {
     "vocab_size": 131,
@@ -43,3 +57,93 @@ def save_llama(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 def llama_folder(save_llama: Callable[..., Path]) -> Path:
     """One checkpoint for tests that need nothing special of it."""
     return save_llama()
+
+
+SCRIPT_VOCAB_SIZE = 11
+SCRIPT_EOS_TOKEN_IDS = (3, 7)
+
+
+def scripted_logits(token_ids: Sequence[int]) -> np.ndarray:
+    """Logits after every token, each row a function of the tokens up to there and of nothing else."""
+    rows = [
+        np.random.default_rng(list(token_ids[: length + 1])).normal(scale=4.0, size=SCRIPT_VOCAB_SIZE)
+        for length in range(len(token_ids))
+    ]
+    return np.array(rows)
+
+
+class ScriptedSubject:
+    """A subject whose model is `scripted_logits`, right in every way until a record is corrupted."""
+
+    eos_token_ids = SCRIPT_EOS_TOKEN_IDS
+
+    def __init__(self, scenario: Scenario, corrupt: Corruption) -> None:
+        self._scenario = scenario
+        self._corrupt = corrupt
+
+    def run(self, requests: Sequence[RequestSpec]) -> list[RequestRecord]:
+        """Runs each request by itself, and claims that all ran together."""
+        records = [self._record(request, len(requests)) for request in requests]
+        return self._corrupt(records)
+
+    def all_logits(self, token_ids: Sequence[int]) -> torch.Tensor:
+        """The logits of every position."""
+        return self._rounded(scripted_logits(token_ids))
+
+    def chunked_prefill(self, prompts: Sequence[Sequence[int]], cuts: Sequence[Sequence[int]]) -> torch.Tensor:
+        """The last logits of each prompt, wherever it is cut."""
+        assert len(prompts) == len(cuts)
+        return self._rounded(np.array([scripted_logits(prompt)[-1] for prompt in prompts]))
+
+    def _record(self, request: RequestSpec, batch_size: int) -> RequestRecord:
+        output: list[int] = []
+        rows: list[torch.Tensor] = []
+        is_ended = False
+        while not is_ended and len(output) < request.max_tokens:
+            rows.append(self.all_logits([*request.prompt_token_ids, *output])[-1])
+            output.append(int(rows[-1].argmax()))
+            is_ended = output[-1] in self.eos_token_ids and not request.ignore_eos
+        return RequestRecord(
+            prompt_token_ids=request.prompt_token_ids,
+            output_token_ids=tuple(output),
+            logits=torch.stack(rows),
+            finish_reason="stop" if is_ended else "length",
+            batch_sizes=(batch_size,) * len(output),
+        )
+
+    def _rounded(self, rows: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(rows).to(getattr(torch, self._scenario.dtype))
+
+
+class ScriptedCase(Case):
+    """A case without a checkpoint: subject, reference and witness follow one script."""
+
+    def __init__(self, scenario: Scenario, corrupt: Corruption = lambda records: records) -> None:
+        super().__init__(replace(scenario, checkpoint=None), Path("nowhere"))
+        self._subject: Any = ScriptedSubject(scenario, corrupt)
+
+    def subject(self, mode: str) -> Any:
+        """The one subject, whatever the mode."""
+        del mode
+        return self._subject
+
+    def reference_logits(self, token_ids: tuple[int, ...], dtype: str | None = None) -> np.ndarray:
+        """The script's logits, rounded to the dtype."""
+        rows = torch.from_numpy(scripted_logits(token_ids))
+        return rows.to(getattr(torch, dtype or self.scenario.dtype)).double().numpy()
+
+    def witness_logits(self, token_ids: tuple[int, ...]) -> np.ndarray:
+        """The script's logits as they are."""
+        return scripted_logits(token_ids)
+
+
+@pytest.fixture(scope="session")
+def scripted_case() -> type[ScriptedCase]:
+    """Makes a case out of a scenario and a corruption of what the subject's runs give."""
+    return ScriptedCase
+
+
+@pytest.fixture(scope="session")
+def scripted_requests() -> SearchStrategy[RequestSpec]:
+    """What may be asked of a scripted case: requests of a few tokens over its small vocabulary."""
+    return requests(vocab_size=SCRIPT_VOCAB_SIZE, max_prompt_tokens=6, max_tokens=6)

@@ -1,0 +1,102 @@
+"""Lets Hypothesis draw scenarios, and shrink one that failed; the same seed draws the same cases."""
+
+import time
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import seed as with_seed
+from hypothesis.errors import Flaky
+from hypothesis.strategies import SearchStrategy
+
+from oracle.errors import CheckFailed, OracleError
+from oracle.scenario import Scenario
+from oracle.verdicts import Failure
+
+
+def draw_scenarios(
+    strategy: SearchStrategy[Scenario],
+    check: Callable[[Scenario], None],
+    *,
+    num_examples: int,
+    seed: int,
+    shrink: bool = False,
+) -> None:
+    """Draws scenarios and hands each to a check, until one raises or there are enough.
+
+    Args:
+        strategy: What they are drawn from.
+        check: Called with each.
+        num_examples: How many to draw.
+        seed: Decides what is drawn, together with the number.
+        shrink: Whether to search for a smaller scenario on which the check raises as well, once it has raised.
+    """
+
+    @with_seed(seed)
+    @settings(
+        max_examples=num_examples,
+        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+        verbosity=Verbosity.quiet,
+    )
+    @given(scenario=strategy)
+    def draw(scenario: Scenario) -> None:
+        check(scenario)
+
+    draw()
+
+
+class ShrinkSearch:
+    """Draws the same cases again up to one that failed, and lets Hypothesis shrink that one.
+
+    When time is up, no smaller case is tried any more, and the smallest so far is the result.
+
+    Args:
+        check: Checks one case; raises `CheckFailed` where it fails.
+        known: The failure to start from.
+        scenario: The case it was seen on.
+        deadline: When time is up, on the monotonic clock.
+    """
+
+    def __init__(
+        self, check: Callable[[Scenario], None], known: Failure, scenario: Scenario, *, deadline: float
+    ) -> None:
+        self._check = check
+        self._known = known
+        self._first = scenario
+        self._deadline = deadline
+        self._smallest: tuple[Scenario, CheckFailed] | None = None
+
+    def run(self, strategy: SearchStrategy[Scenario], *, num_examples: int, seed: int) -> Failure:
+        """Gives the failure on the smallest case; tells when the case does not fail each time."""
+        known = self._known
+        try:
+            draw_scenarios(strategy, self._check_one, num_examples=num_examples, seed=seed, shrink=True)
+        except CheckFailed as error:
+            if self._smallest is not None:
+                return Failure(str(error), self._smallest[0])
+        except Flaky:
+            if self._smallest is not None:
+                known = Failure(str(self._smallest[1]), self._smallest[0])
+        return Failure(f"{known.message} (not every time: run once more, the same case passed)", known.scenario)
+
+    def _check_one(self, scenario: Scenario) -> None:
+        if self._smallest is None:
+            if scenario == self._first:
+                self._try(scenario)
+        elif time.monotonic() <= self._deadline:
+            self._try(scenario)
+        elif scenario == self._smallest[0]:
+            raise self._smallest[1]
+
+    def _try(self, scenario: Scenario) -> None:
+        try:
+            self._check(scenario)
+        except CheckFailed as error:
+            self._smallest = scenario, error
+            raise
+        except OracleError:
+            return  # what the harness cannot judge is no smaller failure
