@@ -1,12 +1,15 @@
 """What the properties of one scenario share: subjects, reference, witness, and their runs, each made once."""
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from oracle.checkpoints import cached_checkpoint
+from oracle.checkpoints import CheckpointSpec, write_checkpoint
 from oracle.compare import LogitRows, as_rows
 from oracle.errors import OutcomeMismatch, ScenarioError
 from oracle.reference import Reference
@@ -17,6 +20,19 @@ from oracle.witness import Witness
 
 _EPS_BY_DTYPE = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """Distance from 1 to the next number."""
+
+
+class _GeneratedFolder:
+    """A generated checkpoint among the temporary files, which goes when nobody holds it any more."""
+
+    def __init__(self, spec: CheckpointSpec) -> None:
+        self.path = write_checkpoint(spec, Path(tempfile.mkdtemp(prefix="oracle-")))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+@lru_cache(maxsize=16)
+def _generate(spec: CheckpointSpec) -> _GeneratedFolder:
+    return _GeneratedFolder(spec)
 
 
 @lru_cache(maxsize=8)
@@ -42,7 +58,8 @@ class Case:
 
     def __init__(self, scenario: Scenario, folder: Path | None = None) -> None:
         if scenario.checkpoint is not None:
-            folder = cached_checkpoint(scenario.checkpoint)
+            self._generated = _generate(scenario.checkpoint)
+            folder = self._generated.path
         if folder is None:
             message = "the scenario generates no checkpoint; name one with --model"
             raise ScenarioError(message)

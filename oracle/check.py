@@ -1,6 +1,7 @@
 """Runs properties over generated cases, fills the table of verdicts, and shrinks what failed."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,14 +11,23 @@ from pathlib import Path
 from hypothesis.strategies import SearchStrategy
 
 from oracle.case import Case
+from oracle.checkpoints import CheckpointSpec
 from oracle.errors import CheckFailed
 from oracle.properties import PROPERTIES, Property, observe
 from oracle.scenario import Scenario
-from oracle.search import ShrinkSearch, draw_scenarios
+from oracle.search import ShrinkSearch, StopDrawing, draw_scenarios
 from oracle.verdicts import Cell, Failure
 
 MAX_SHRINK_SECONDS = 60.0
 """For all failed cells of a run together; what is left of it is shared out evenly."""
+
+
+DRAWS_PER_CASE = 8
+MAX_CASES_PER_CHECKPOINT = 2
+"""Hypothesis follows each fresh draw by up to five that copy parts of it, most often on the same checkpoint.
+
+Few of those show anything new, so most are passed over, and more are drawn to make up for them.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,7 @@ class Checker:
         self._on_progress = on_progress
         self._num_cases = 0
         self._deadline = None if check_settings.time_budget is None else time.monotonic() + check_settings.time_budget
+        self._num_cases_by_checkpoint: Counter[CheckpointSpec] = Counter()
         self.interrupted = False
         self.cells = {
             (prop.name, mode): Cell(prop.name, mode)
@@ -70,6 +81,10 @@ class Checker:
             for mode in check_settings.modes
             if mode in prop.modes and not (prop.is_generated_only and check_settings.folder is not None)
         }
+
+    @property
+    def _num_draws(self) -> int:
+        return DRAWS_PER_CASE * self._settings.num_examples
 
     @property
     def num_cases(self) -> int:
@@ -82,7 +97,7 @@ class Checker:
             draw_scenarios(
                 self._settings.strategy,
                 self._check_case,
-                num_examples=self._settings.num_examples,
+                num_examples=self._num_draws,
                 seed=self._settings.seed,
             )
         for cell in self.cells.values():
@@ -101,13 +116,24 @@ class Checker:
             self.interrupted = True
 
     def _is_over(self) -> bool:
-        """Tells whether no further check is wanted; Hypothesis goes on drawing, which costs little."""
+        """Tells whether no further check is wanted."""
+        if self._num_cases >= self._settings.num_examples:
+            return True
         is_late = self._deadline is not None and time.monotonic() > self._deadline
         has_failed = any(cell.failure is not None for cell in self.cells.values())
         return is_late or (self._settings.stop_at_failure and has_failed)
 
+    def _is_repetitive(self, scenario: Scenario) -> bool:
+        """Tells whether enough cases on the same generated checkpoint were checked."""
+        if scenario.checkpoint is None:
+            return False
+        self._num_cases_by_checkpoint[scenario.checkpoint] += 1
+        return self._num_cases_by_checkpoint[scenario.checkpoint] > MAX_CASES_PER_CHECKPOINT
+
     def _check_case(self, scenario: Scenario) -> None:
         if self._is_over():
+            raise StopDrawing
+        if self._is_repetitive(scenario):
             return
         case = Case(scenario, self._settings.folder)
         for (name, mode), cell in self.cells.items():
@@ -138,9 +164,7 @@ class Checker:
                 scenario,
                 deadline=now + (end - now) / (len(failures) - num_done),
             )
-            cell.failure = search.run(
-                self._settings.strategy, num_examples=self._settings.num_examples, seed=self._settings.seed
-            )
+            cell.failure = search.run(self._settings.strategy, num_examples=self._num_draws, seed=self._settings.seed)
 
     def _observe(self, prop: Property, scenario: Scenario, mode: str) -> None:
         observe(prop, Case(scenario, self._settings.folder), mode)

@@ -74,7 +74,8 @@ def encode(values: Float[np.ndarray, "*shape"], dtype: str) -> Shaped[np.ndarray
         bits = values.astype("<f4", copy=False).view("<u4")
         # Half of the last kept place, less one unit where that place is even: ties then round down to it.
         rounding = np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
-        return (bits + rounding >> np.uint32(16)).astype("<u2")
+        rounded: np.ndarray = (bits + rounding >> np.uint32(16)).astype("<u2")
+        return rounded
     return values.astype({"float32": "<f4", "float64": "<f8", "float16": "<f2"}[dtype], copy=False)
 
 

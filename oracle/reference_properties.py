@@ -4,9 +4,9 @@ import numpy as np
 
 from oracle.case import Case
 from oracle.compare import as_rows, compare_logits, judge_tokens
-from oracle.errors import OutcomeMismatch
+from oracle.errors import LogitsMismatch, OutcomeMismatch
 from oracle.observation import Observation
-from oracle.tolerances import FLOAT64_BOUND, ORACLE_AGREEMENT_BOUND
+from oracle.tolerances import FLOAT64_BOUND, HALF_ERROR_FACTOR, ORACLE_AGREEMENT_BOUND
 
 
 def check_oracles_agree(case: Case, mode: str) -> Observation:  # noqa: ARG001 - the oracles have no mode
@@ -69,7 +69,7 @@ def check_witness_logits(case: Case, mode: str) -> Observation:
 
 
 def check_half_precision(case: Case, mode: str) -> Observation:
-    """Measures the error in half precision against the witness, beside the reference's own."""
+    """Holds the mean error against the witness to the reference's own, and hands both on to be judged over the run."""
     observation = Observation()
     subject, reference = [], []
     for index, record in enumerate(case.records(mode)):
@@ -85,6 +85,13 @@ def check_half_precision(case: Case, mode: str) -> Observation:
     observation.subject_errors = _error_figures(np.concatenate(subject))
     observation.reference_errors = _error_figures(np.concatenate(reference))
     observation.see_difference(observation.subject_errors[0])
+    mean, reference_mean = float(np.concatenate(subject).mean()), float(np.concatenate(reference).mean())
+    if mean > HALF_ERROR_FACTOR * reference_mean:
+        message = (
+            f"{mode}: the mean error in {case.scenario.dtype} is {mean:.3g}, "
+            f"over {HALF_ERROR_FACTOR} times the reference's {reference_mean:.3g}"
+        )
+        raise LogitsMismatch(message, mean=mean, reference_mean=reference_mean)
     return observation
 
 

@@ -106,10 +106,7 @@ class Scenario:
         """
         try:
             raw: dict[str, Any] = json.loads(text)
-            version = raw.pop("version")
-            if version != SCENARIO_VERSION:
-                message = f"the scenario has version {version!r}; this harness reads version {SCENARIO_VERSION}"
-                raise ScenarioError(message, version=version)
+            _check_version(raw.pop("version"))
             requests = tuple(RequestSpec(**_with_tuples(request)) for request in raw.pop("requests"))
             checkpoint = raw.pop("checkpoint")
             spec = None if checkpoint is None else CheckpointSpec(**_with_tuples(checkpoint))
@@ -149,6 +146,12 @@ def _check_count(name: str, value: object) -> None:
     if not isinstance(value, int) or value < 1:
         message = f"{name} is {value!r}; it must be a whole number of at least 1"
         raise ScenarioError(message, name=name)
+
+
+def _check_version(version: object) -> None:
+    if version != SCENARIO_VERSION:
+        message = f"the scenario has version {version!r}; this harness reads version {SCENARIO_VERSION}"
+        raise ScenarioError(message, version=version)
 
 
 def _with_tuples(raw: dict[str, Any]) -> dict[str, Any]:

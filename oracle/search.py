@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as with_seed
@@ -13,6 +14,10 @@ from oracle.scenario import Scenario
 from oracle.verdicts import Failure
 
 
+class StopDrawing(BaseException):
+    """Raised by a check that wants no further scenario; no `Exception`, since Hypothesis takes those for failures."""
+
+
 def draw_scenarios(
     strategy: SearchStrategy[Scenario],
     check: Callable[[Scenario], None],
@@ -22,6 +27,8 @@ def draw_scenarios(
     shrink: bool = False,
 ) -> None:
     """Draws scenarios and hands each to a check, until one raises or there are enough.
+
+    A check that raises `StopDrawing` ends the drawing without a failure.
 
     Args:
         strategy: What they are drawn from.
@@ -46,7 +53,8 @@ def draw_scenarios(
     def draw(scenario: Scenario) -> None:
         check(scenario)
 
-    draw()
+    with suppress(StopDrawing):
+        draw()
 
 
 class ShrinkSearch:

@@ -206,7 +206,7 @@ def test_time_budget_ends_a_run_between_cases():
 
 def interrupting(at_call):
     """A property during whose nth check somebody presses Ctrl-C."""
-    calls = []
+    calls: list[object] = []
 
     def check(case, mode):
         del case, mode

@@ -52,7 +52,8 @@ def test_divergence_names_the_earliest_of_several_positions(activations):
     subject = with_difference(with_difference(activations, "layer1", 2, 10.0), "layer1", 1)
     divergence = first_divergence(subject, activations, ORDER, 1e-3)
     assert divergence is not None
-    assert (divergence.position, divergence.largest) == (1, pytest.approx(10.0))
+    assert divergence.position == 1
+    assert divergence.largest == pytest.approx(10.0)
 
 
 def test_order_of_execution_decides_not_order_of_recording(activations):

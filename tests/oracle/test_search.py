@@ -130,7 +130,7 @@ def test_failure_that_comes_and_goes_is_reported_as_such():
 
 
 def test_failure_that_never_comes_back_is_reported_as_such():
-    failed = []
+    failed: list[object] = []
 
     def refuse_once(scenario):
         if not failed and num_tokens(scenario) > 3:
