@@ -1,7 +1,7 @@
 """What a tokenizer's decoder promises about text it has already given."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 REPLACEMENT_CHARACTER = "\ufffd"
 """What an invalid or unfinished sequence of UTF-8 bytes decodes to."""
@@ -30,7 +30,7 @@ class DecoderRules:
     has_byte_tokens: bool
 
     @classmethod
-    def from_state(cls, state: _Stage | None) -> Self:
+    def from_state(cls, state: _Stage | None) -> "DecoderRules":
         """Reads the rules from the serialised decoder of a tokenizer; None joins tokens with blanks."""
         stages = [] if state is None else _flatten(state)
         return cls(

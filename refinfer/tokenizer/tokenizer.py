@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Self, cast
+from typing import cast
 
 from jinja2 import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -35,7 +35,7 @@ class Tokenizer:
         return any((folder / name).is_file() for name in _FILES)
 
     @classmethod
-    def from_folder(cls, folder: Path) -> Self:
+    def from_folder(cls, folder: Path) -> "Tokenizer":
         """Reads the tokenizer of a checkpoint folder.
 
         Raises:
@@ -47,7 +47,7 @@ class Tokenizer:
         return cls(_load(folder, folder))
 
     @classmethod
-    def from_gguf(cls, path: Path) -> Self:
+    def from_gguf(cls, path: Path) -> "Tokenizer":
         """Reads the tokenizer that a GGUF file carries.
 
         Raises:
