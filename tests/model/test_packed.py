@@ -9,7 +9,6 @@ from refinfer.interfaces import AttentionView
 from refinfer.model.packed import PackedAttentionView
 from refinfer.numerics import PlainNumerics
 
-
 attention = PlainNumerics().attention
 
 
