@@ -72,6 +72,8 @@ class Generation:
             One row for each request that emitted a token; rows that had ended before are left out.
         """
         rows = self._scheduler.schedule()
+        if not rows:
+            return []
         logits = self._runner.execute(rows)
         is_running = [not state.is_finished for state in rows]
         token_ids = greedy_token_ids(logits[is_running])

@@ -1,0 +1,250 @@
+"""`LLM` as callers see it: forms of prompts, order of answers, refusals before anything runs, streams."""
+
+import json
+import shutil
+
+import pytest
+
+from oracle.checkpoints import CheckpointSpec, cached_checkpoint
+from refinfer import LLM, RequestOutput, SamplingParams
+from refinfer.errors import (
+    CheckpointError,
+    ConfigError,
+    EmptyPromptError,
+    PromptTooLongError,
+    RequestError,
+    TokenIdError,
+)
+
+MAX_MODEL_LEN = 64
+GO_ON = SamplingParams(max_tokens=6, ignore_eos=True)
+
+
+@pytest.fixture
+def llm(make_llm, cache):
+    return make_llm(cache=cache)
+
+
+@pytest.fixture
+def count_passes():
+    """Counts the passes of a model while a test runs."""
+    handles = []
+
+    def start(llm):
+        passes = []
+        handles.append(llm.model.get_submodule("model.norm").register_forward_hook(lambda *_: passes.append(1)))
+        return passes
+
+    yield start
+    for handle in handles:
+        handle.remove()
+
+
+def token_ids(outputs):
+    return [output.outputs[0].token_ids for output in outputs]
+
+
+def test_generate_takes_every_form_of_prompts(llm):
+    text = "the wing"
+    ids = llm.tokenizer.encode(text)
+    expected = token_ids(llm.generate(text, GO_ON))
+    assert len(expected) == 1
+    for prompts in (ids, tuple(ids), [text], [ids], (text,), [tuple(ids)]):
+        assert token_ids(llm.generate(prompts, GO_ON)) == expected
+    assert token_ids(llm.generate([text, ids, [5, 9]], GO_ON))[:2] == expected * 2
+    assert llm.generate([], GO_ON) == []
+
+
+def test_output_says_what_was_asked(llm):
+    by_text, by_ids = llm.generate(["the wing", [5, 9]], GO_ON)
+    assert (by_text.prompt, by_text.prompt_token_ids) == ("the wing", llm.tokenizer.encode("the wing"))
+    assert (by_ids.prompt, by_ids.prompt_token_ids) == (None, [5, 9])
+    for index, output in enumerate((by_text, by_ids)):
+        assert output.request_id == str(index)
+        assert output.finished
+        assert (output.num_cached_tokens, output.prompt_logprobs) == (0, None)
+        (answer,) = output.outputs
+        assert (answer.index, answer.logprobs, answer.cumulative_logprob, answer.stop_reason) == (0, None, None, None)
+        assert answer.text == llm.tokenizer.decode(answer.token_ids)
+
+
+def test_generate_answers_in_the_order_of_the_prompts(make_llm, cache):
+    """More than ten, of many lengths, in few places: they neither end in order nor sort as text."""
+    prompts = [[number + 7, 3] for number in range(13)]
+    params = [SamplingParams(max_tokens=13 - number, ignore_eos=True) for number in range(13)]
+    outputs = make_llm(cache=cache, max_num_seqs=3).generate(prompts, params)
+    assert [output.prompt_token_ids for output in outputs] == prompts
+    assert [len(output.outputs[0].token_ids) for output in outputs] == list(range(13, 0, -1))
+
+
+def test_generate_uses_each_prompts_own_params(llm):
+    params = [SamplingParams(max_tokens=count, ignore_eos=True) for count in (1, 4, 2)]
+    outputs = llm.generate([[5, 9]] * 3, params)
+    longest = outputs[1].outputs[0].token_ids
+    assert token_ids(outputs) == [longest[:1], longest, longest[:2]]
+
+
+def test_generate_gives_sixteen_tokens_unless_told_otherwise(llm):
+    (output,) = llm.generate([7, 8], SamplingParams(ignore_eos=True))
+    assert (len(output.outputs[0].token_ids), output.outputs[0].finish_reason) == (16, "length")
+    assert token_ids(llm.generate([7, 8])) == token_ids(llm.generate([7, 8], SamplingParams()))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_generate_refuses_params_that_are_not_one_for_each(llm, count):
+    with pytest.raises(RequestError, match=f"2 prompts were given with {count} sampling parameters; give one for all"):
+        llm.generate([[5], [6]], [GO_ON] * count)
+
+
+def test_mixed_batch_equals_singleton_outputs(make_llm, cache):
+    prompts = ["the wing", [5, 9, 2, 2, 1, 6, 0], "a", [300], "日本 é"]
+    params = [SamplingParams(max_tokens=count) for count in (9, 1, 5, 12, 3)]
+    together = make_llm(cache=cache, max_num_seqs=3).generate(prompts, params)
+    for output, prompt, own in zip(together, prompts, params, strict=True):
+        (alone,) = make_llm(cache=cache).generate([prompt], own)
+        assert (output.outputs, output.prompt, output.finished) == (alone.outputs, alone.prompt, alone.finished)
+
+
+REFUSALS = {
+    "no-token": ([[5], []], EmptyPromptError, "prompt 1 has no token; give at least one"),
+    "as-long-as-the-longest": (
+        [[5], [6], [5] * MAX_MODEL_LEN],
+        PromptTooLongError,
+        "prompt 2 has 64 tokens; max_model_len 64 leaves room for 63 and one output token",
+    ),
+    "text-too-long": ("é" * 200, PromptTooLongError, "prompt 0 has"),
+    "past-the-vocabulary": ([[5], [320]], TokenIdError, "prompt 1 has token id 320; the vocabulary has 0 to 319"),
+    "below-the-vocabulary": ([[5, -1]], TokenIdError, "prompt 0 has token id -1"),
+    "past-any-integer": ([[2**70]], TokenIdError, f"prompt 0 has token id {2**70}"),
+}
+
+
+@pytest.mark.parametrize(("prompts", "error", "match"), REFUSALS.values(), ids=REFUSALS.keys())
+@pytest.mark.parametrize("method", ["generate", "stream"])
+def test_llm_refuses_a_prompt_by_its_index_before_anything_runs(llm, count_passes, method, prompts, error, match):
+    passes = count_passes(llm)
+    with pytest.raises(error, match=match):
+        getattr(llm, method)(prompts, GO_ON)
+    assert passes == []
+
+
+def test_llm_takes_the_longest_prompt_and_the_outermost_ids(llm):
+    outputs = llm.generate([[5] * (MAX_MODEL_LEN - 1), [0], [319]], SamplingParams(max_tokens=None, ignore_eos=True))
+    assert [len(ids) for ids in token_ids(outputs)] == [1, MAX_MODEL_LEN - 1, MAX_MODEL_LEN - 1]
+    assert {output.outputs[0].finish_reason for output in outputs} == {"length"}
+
+
+def test_max_model_len_bounds_prompt_and_output_together(make_llm, cache):
+    llm = make_llm(cache=cache, max_model_len=5)
+    assert [len(ids) for ids in token_ids(llm.generate([[5, 6, 7], [5, 6, 7, 8]], GO_ON))] == [2, 1]
+    with pytest.raises(PromptTooLongError, match="max_model_len 5 leaves room for 4"):
+        llm.generate([5, 6, 7, 8, 9], GO_ON)
+
+
+def test_eos_ends_an_answer_and_is_its_last_token(make_llm, cache, tmp_path, text_folder):
+    """Whatever the model says first is made an eos id, by the file that decides."""
+    answer = token_ids(make_llm(cache=cache).generate([7, 8], GO_ON))[0]
+    folder = shutil.copytree(text_folder, tmp_path / "checkpoint")
+    for eos, length in ((answer[0], 1), (answer[2], answer.index(answer[2]) + 1)):
+        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [eos, 319]}))
+        llm = LLM(folder, cache=cache, dtype="float64")
+        assert llm.eos_token_ids == (eos, 319)
+        (output,) = llm.generate([7, 8], SamplingParams(max_tokens=6))
+        assert output.outputs[0].token_ids == answer[:length]
+        assert output.outputs[0].finish_reason == "stop"
+        assert output.outputs[0].text == make_llm(cache=cache).tokenizer.decode(answer[:length])
+        assert token_ids(llm.generate([7, 8], GO_ON)) == [answer]
+
+
+def test_stream_tells_of_every_token_as_it_comes(make_llm, cache):
+    llm = make_llm(cache=cache, max_num_seqs=2)
+    prompts = ["the wing", [5, 9], "日本", [7]]
+    params = [SamplingParams(max_tokens=count, ignore_eos=True) for count in (3, 6, 12, 2)]
+    last: dict[str, RequestOutput] = {}
+    for output in llm.stream(prompts, params):
+        (answer,) = output.outputs
+        before = last.get(output.request_id)
+        if before is not None:
+            assert not before.finished, "nothing comes after the end"
+            assert answer.token_ids[:-1] == before.outputs[0].token_ids
+            assert answer.text.startswith(before.outputs[0].text), "text that was shown stays"
+        assert output.finished == (answer.finish_reason is not None)
+        last[output.request_id] = output
+    assert [last[str(index)] for index in range(4)] == llm.generate(prompts, params)
+
+
+def test_outputs_of_a_stream_never_change_afterwards(llm):
+    outputs = list(llm.stream([5, 9], GO_ON))
+    assert [len(output.outputs[0].token_ids) for output in outputs] == [1, 2, 3, 4, 5, 6]
+
+
+def test_stream_runs_nothing_before_it_is_asked(llm, count_passes):
+    passes = count_passes(llm)
+    stream = llm.stream([[5, 9], [6]], GO_ON)
+    assert passes == []
+    next(stream)
+    assert passes == [1]
+
+
+def test_stream_that_is_abandoned_does_not_disturb_the_next(llm):
+    prompts = ["the wing", [5, 9], [7]]
+    expected = llm.generate(prompts, GO_ON)
+    abandoned = llm.stream([[5, 9], "a", [5, 9, 9]], GO_ON)
+    for _ in range(4):
+        next(abandoned)
+    assert llm.generate(prompts, GO_ON) == expected
+    abandoned.close()
+    assert llm.generate(prompts, GO_ON) == expected
+
+
+def test_two_streams_in_turn_never_disturb_each_other(llm):
+    prompts = [["the wing", [5, 9]], [[5, 9, 9], "a"]]
+    expected = [list(llm.stream(own, GO_ON)) for own in prompts]
+    streams = [llm.stream(own, GO_ON) for own in prompts]
+    assert [list(pair) for pair in zip(*zip(*streams, strict=True), strict=True)] == expected
+
+
+MESSAGES = [{"role": "system", "content": "the"}, {"role": "user", "content": "wing"}]
+
+
+def test_chat_answers_what_its_template_makes_of_a_conversation(llm):
+    other = [{"role": "user", "content": "a"}]
+    expected = [llm.tokenizer.encode_chat(messages) for messages in (MESSAGES, other)]
+    assert [output.prompt_token_ids for output in llm.chat(MESSAGES, GO_ON)] == expected[:1]
+    outputs = llm.chat([MESSAGES, other], [GO_ON, SamplingParams(max_tokens=2)])
+    assert [output.prompt_token_ids for output in outputs] == expected
+    assert [output.outputs for output in outputs[:1]] == [llm.generate(expected[0], GO_ON)[0].outputs]
+    assert llm.chat([]) == []
+
+
+def test_chat_refuses_a_message_without_its_parts_before_anything_runs(llm, count_passes):
+    passes = count_passes(llm)
+    for conversation in ([{"role": "user"}], [{"content": "a"}]):
+        with pytest.raises(RequestError, match="each with 'role' and 'content'"):
+            llm.chat([MESSAGES, conversation], GO_ON)
+    assert passes == []
+
+
+def test_llm_without_tokenizer_takes_ids_and_refuses_text():
+    spec = CheckpointSpec(hidden_size=16, intermediate_size=24, head_dim=8, vocab_size=29)
+    llm = LLM(str(cached_checkpoint(spec)))
+    assert (llm.tokenizer, llm.eos_token_ids, llm.max_model_len) == (None, (), 512)
+    (output,) = llm.generate([3, 4], GO_ON)
+    assert (len(output.outputs[0].token_ids), output.outputs[0].text) == (6, None)
+    for call in (lambda: llm.generate("a"), lambda: llm.generate(["a", "b"]), lambda: llm.chat(MESSAGES)):
+        with pytest.raises(ConfigError, match=r"no tokenizer, so prompts must be token ids; add tokenizer\.json"):
+            call()
+
+
+def test_llm_refuses_options_that_cannot_work(text_folder, tmp_path):
+    with pytest.raises(ConfigError, match="option block_size=16 is not implemented yet"):
+        LLM(text_folder, block_size=16)
+    with pytest.raises(ConfigError, match="option max_len=5 is unknown; the options are cache"):
+        LLM(text_folder, max_len=5)
+    with pytest.raises(ConfigError, match=r"max_model_len 65 is more than the 64 positions .*max_position_embeddings"):
+        LLM(text_folder, max_model_len=65)
+    assert LLM(text_folder, max_model_len=64).max_model_len == LLM(text_folder).max_model_len == 64
+    with pytest.raises(CheckpointError, match="is not a folder"):
+        LLM(tmp_path / "absent")
+    with pytest.raises(CheckpointError, match=r"config\.json does not exist"):
+        LLM(tmp_path)
