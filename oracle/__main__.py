@@ -38,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.command(options, console)
     except (OracleError, RefinferError, OSError) as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        Console(stderr=True).print(
+            f"error: {error}", style="red", markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
         return EXIT_USAGE
     return status
 
@@ -151,7 +153,7 @@ def _replay(options: argparse.Namespace, console: Console) -> int:
             except CheckFailed as error:
                 status = EXIT_FAIL
                 line = f"{Verdict.FAIL:8} {prop.name} × {mode}: {error}"
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
+                console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
     return status
 
 

@@ -18,6 +18,9 @@ REPORT_VERSION = 1
 
 _STYLE_BY_VERDICT = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.VACUOUS: "yellow"}
 
+_SHORT_NAME_BY_DTYPE = {"bfloat16": "bf16", "float16": "fp16"}
+"""Three modes fit into 80 columns."""
+
 
 def environment() -> dict[str, str | int]:
     """Gives what bits depend on: versions, instruction set, threads."""
@@ -44,19 +47,24 @@ def show_table(console: Console, cells: Sequence[Cell], modes: Sequence[str]) ->
     for cell in cells:
         if cell.failure is not None:
             message = f"FAIL {cell.property_name} × {cell.mode}: {cell.failure.message}"
-            console.print(message, style="bold red", markup=False, highlight=False, soft_wrap=True)
+            _print_as_it_is(console, message, style="bold red")
             if cell.failure.scenario is not None:
                 console.print("smallest case found:", style="bold")
-                console.print(describe_requests(cell), markup=False, soft_wrap=True, highlight=False)
+                _print_as_it_is(console, describe_requests(cell))
+
+
+def _print_as_it_is(console: Console, text: str, style: str | None = None) -> None:
+    console.print(text, style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def describe_requests(cell: Cell) -> str:
-    """Gives the failing case of a cell in words, one line for each request."""
+    """Gives the failing case of a cell in words, one line for each request and text."""
     scenario = cell.failure.scenario if cell.failure is not None else None
     if scenario is None:
         return ""
     lines = [f"  dtype {scenario.dtype}, max_num_seqs {scenario.max_num_seqs}, {scenario.checkpoint}"]
     lines += [f"  request {index}: {request}" for index, request in enumerate(scenario.requests)]
+    lines += [f"  text {index}: {text!r}" for index, text in enumerate(scenario.texts)]
     return "\n".join(lines)
 
 
@@ -82,7 +90,8 @@ def as_json(cells: Sequence[Cell], *, num_cases: int, seconds: float, interrupte
         "interrupted": interrupted,
         "cells": [_cell_as_json(cell) for cell in cells],
     }
-    return json.dumps(report, indent=1)
+    # Infinity and NaN are no JSON; as text they survive every reader.
+    return json.dumps(json.loads(json.dumps(report), parse_constant=str), indent=1)
 
 
 def _cell_text(cell: Cell | None) -> str:
@@ -93,14 +102,20 @@ def _cell_text(cell: Cell | None) -> str:
     if cell.largest_difference is not None:
         lines.append(f"diff {cell.largest_difference:.1e}")
     if cell.num_near_ties or cell.num_exact_ties:
-        lines.append(f"ties {cell.num_near_ties} near, {cell.num_exact_ties} exact")
+        lines += [f"near ties {cell.num_near_ties}", f"exact ties {cell.num_exact_ties}"]
     if cell.num_half_near_ties:
-        lines.append(f"near ties in half: {cell.num_half_near_ties}")
+        lines.append(f"half ties {cell.num_half_near_ties}")
     for dtype, (subject, reference) in cell.error_sums.items():
-        mean = subject[1] / subject[2] / (reference[1] / reference[2]) if reference[1] else 0.0
-        largest = subject[0] / reference[0] if reference[0] else 0.0
-        lines.append(f"{dtype}: {largest:.2f} × max, {mean:.2f} × mean")
+        largest, mean = _ratio(subject[0], reference[0]), _ratio(subject[1], reference[1])
+        lines.append(f"{_SHORT_NAME_BY_DTYPE.get(dtype, dtype)} {largest:.2f} {mean:.2f}")
     return "\n".join(lines)
+
+
+def _ratio(own: float, reference: float) -> float:
+    """Gives one error as a multiple of another; both were summed over the same positions."""
+    if reference:
+        return own / reference
+    return float("inf") if own else 0.0
 
 
 def _cell_as_json(cell: Cell) -> dict[str, Any]:
@@ -125,6 +140,6 @@ def _cell_as_json(cell: Cell) -> dict[str, Any]:
 def _legend() -> str:
     return (
         "verdict, then cases that witnessed the property of cases checked; vacuous: none did.\n"
-        "diff: largest difference of float32 and float64 logits. × max, × mean: error against the float64 witness, "
-        "as a multiple of the reference's."
+        "diff: largest difference of float32 and float64 logits. half ties: near ties in half precision.\n"
+        "bf16, fp16: largest and mean error against the float64 witness, as multiples of the reference's."
     )

@@ -16,6 +16,10 @@ SCENARIO_VERSION = 1
 """Raised whenever an older file would no longer mean the same run."""
 
 
+_NOT_A_SCENARIO = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+"""What reading text of another shape raises."""
+
+
 @dataclass(frozen=True)
 class RequestSpec:
     """One request of a scenario.
@@ -106,16 +110,24 @@ class Scenario:
         """
         try:
             raw: dict[str, Any] = json.loads(text)
-            _check_version(raw.pop("version"))
-            requests = tuple(RequestSpec(**_with_tuples(request)) for request in raw.pop("requests"))
+            version = raw.pop("version")
+            requests = raw.pop("requests")
             checkpoint = raw.pop("checkpoint")
-            spec = None if checkpoint is None else CheckpointSpec(**_with_tuples(checkpoint))
-            return cls(requests=requests, checkpoint=spec, **_with_tuples(raw))
+        except _NOT_A_SCENARIO as error:
+            raise _not_a_scenario(error) from error
+        if version != SCENARIO_VERSION:
+            message = f"the scenario has version {version!r}; this harness reads version {SCENARIO_VERSION}"
+            raise ScenarioError(message, version=version)
+        try:
+            return cls(
+                requests=tuple(RequestSpec(**_with_tuples(request)) for request in requests),
+                checkpoint=None if checkpoint is None else CheckpointSpec(**_with_tuples(checkpoint)),
+                **_with_tuples(raw),
+            )
         except ScenarioError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            message = f"the text is not a scenario: {error!r}; `to_json` writes one"
-            raise ScenarioError(message) from error
+        except _NOT_A_SCENARIO as error:
+            raise _not_a_scenario(error) from error
 
     @classmethod
     def load(cls, path: Path) -> "Scenario":
@@ -148,10 +160,8 @@ def _check_count(name: str, value: object) -> None:
         raise ScenarioError(message, name=name)
 
 
-def _check_version(version: object) -> None:
-    if version != SCENARIO_VERSION:
-        message = f"the scenario has version {version!r}; this harness reads version {SCENARIO_VERSION}"
-        raise ScenarioError(message, version=version)
+def _not_a_scenario(error: Exception) -> ScenarioError:
+    return ScenarioError(f"the text is not a scenario: {error!r}; `to_json` writes one")
 
 
 def _with_tuples(raw: dict[str, Any]) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def test_load_refuses_what_cannot_be_read(tmp_path, content):
     path = tmp_path / "case.json"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ScenarioError, match="case.json cannot be read"):
+    with pytest.raises(ScenarioError, match=r"case\.json cannot be read"):
         Scenario.load(path)
 
 
