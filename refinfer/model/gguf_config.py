@@ -37,6 +37,9 @@ _NEUTRAL_VALUES_BY_KEY: dict[str, tuple[Any, ...]] = {
 }
 """Settings that change what the network computes, with the values at which they change nothing."""
 
+_ROPE_FACTORS = "rope_freqs.weight"
+"""How llama.cpp stores llama3 scaling: one factor for each frequency, from which its settings cannot be read back."""
+
 _DEFAULT_ROPE_THETA = 10000.0
 """What llama.cpp takes where a file names no rope.freq_base."""
 
@@ -81,13 +84,16 @@ def raw_config(metadata: Metadata, *, weight_names: set[str]) -> dict[str, Any]:
 
     Args:
         metadata: The file's key-value pairs.
-        weight_names: Names of its weights as the checkpoint will have them.
+        weight_names: Names of its weights, as the file has them.
 
     Raises:
         UnsupportedModelError: The file holds another architecture, or a setting that is not implemented.
         CheckpointError: A setting is absent.
     """
     _refuse_other_models(metadata)
+    if _ROPE_FACTORS in weight_names:
+        message = f"{metadata.name} holds {_ROPE_FACTORS}: llama3 RoPE scaling, which is not read from GGUF files"
+        raise UnsupportedModelError(message, name=_ROPE_FACTORS)
     num_heads = metadata.setting("attention.head_count")
     hidden_size = metadata.setting("embedding_length")
     return {
@@ -104,9 +110,9 @@ def raw_config(metadata: Metadata, *, weight_names: set[str]) -> dict[str, Any]:
         "max_position_embeddings": metadata.setting("context_length"),
         "rms_norm_eps": metadata.setting("attention.layer_norm_rms_epsilon"),
         "rope_parameters": _rope_parameters(metadata),
-        "tie_word_embeddings": "lm_head.weight" not in weight_names,
-        "attention_bias": any(name.endswith("self_attn.q_proj.bias") for name in weight_names),
-        "mlp_bias": any(name.endswith("mlp.up_proj.bias") for name in weight_names),
+        "tie_word_embeddings": "output.weight" not in weight_names,
+        "attention_bias": any(name.endswith(".attn_q.bias") for name in weight_names),
+        "mlp_bias": any(name.endswith(".ffn_up.bias") for name in weight_names),
         "dtype": "float32",
         **raw_generation_config(metadata),
     }
