@@ -97,8 +97,14 @@ def test_detokenizer_does_not_end_a_run_of_byte_tokens_at_a_special_token(byte_f
 
 def test_detokenizer_forgets_no_run_of_byte_tokens_behind_tokens_without_text(byte_fallback):
     """Cutting the context inside such a run would change how the run shows."""
-    token_ids = ids_of(byte_fallback, *["<0xC3>", "<0xA9>"] * 9, *[""] * 13, "a", "a")
-    assert "".join(pieces(byte_fallback, token_ids)) == "é" * 9 + "aa"
+    token_ids = ids_of(byte_fallback, "<0x61>", *["<0xC3>", "<0xA9>"] * 10, *[""] * 11, "a")
+    assert "".join(pieces(byte_fallback, token_ids)) == "a" + "é" * 10 + "a"
+
+
+def test_detokenizer_remembers_the_beginning_behind_tokens_without_text(byte_fallback):
+    """Only the first blank of all is stripped, however long ago it was."""
+    token_ids = ids_of(byte_fallback, "a", *[""] * 40, "▁", "a")
+    assert "".join(pieces(byte_fallback, token_ids)) == "a a"
 
 
 def test_detokenizer_strips_the_first_blank_only(byte_fallback):
