@@ -63,7 +63,7 @@ def convert_gguf(path: Path, folder: Path, report: ProgressReport | None = None)
         CheckpointError: The file cannot be read, or what it holds is not a whole model.
     """
     reader = _open(path)
-    metadata = Metadata(reader, path.name)
+    metadata = Metadata({key: field.contents() for key, field in reader.fields.items()}, path.name)
     contents = raw_config(metadata, weight_names={tensor.name for tensor in reader.tensors})
     config = ModelConfig.from_raw_config(contents)
     weight_by_name: dict[str, npt.NDArray[np.float32]] = {}

@@ -1,8 +1,7 @@
 """A GGUF file's metadata, told in the words of config.json."""
 
+from collections.abc import Mapping
 from typing import Any
-
-from gguf import GGUFReader, ReaderField
 
 from refinfer.errors import CheckpointError, UnsupportedModelError
 
@@ -48,18 +47,17 @@ class Metadata:
     """The key-value pairs of a GGUF file.
 
     Args:
-        reader: The opened file.
+        value_by_key: The pairs.
         name: The file's name, for messages.
     """
 
-    def __init__(self, reader: GGUFReader, name: str) -> None:
-        self._field_by_key: dict[str, ReaderField] = dict(reader.fields)
+    def __init__(self, value_by_key: Mapping[str, Any], name: str) -> None:
+        self._value_by_key = value_by_key
         self.name = name
 
     def get(self, key: str, default: object = None) -> Any:
         """Gives the value of a full key such as "general.architecture"."""
-        field = self._field_by_key.get(key)
-        return default if field is None else field.contents()
+        return self._value_by_key.get(key, default)
 
     def setting(self, key: str, default: object = None) -> Any:
         """Gives a setting of the architecture, such as "block_count".
@@ -76,7 +74,7 @@ class Metadata:
     def setting_keys(self) -> list[str]:
         """Names the settings of the architecture that the file has."""
         start = f"{_ARCHITECTURE}."
-        return [key.removeprefix(start) for key in self._field_by_key if key.startswith(start)]
+        return [key.removeprefix(start) for key in self._value_by_key if key.startswith(start)]
 
 
 def raw_config(metadata: Metadata, *, weight_names: set[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Text that has been given stands, and all of it together is what decoding everything gives."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refinfer.tokenizer import IncrementalDetokenizer
@@ -20,6 +20,7 @@ def ids_of(tokenizer, *tokens):
     return [backend.token_to_id(token) for token in tokens]
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_pieces_together_equal_decoding_everything(tokenizer, data):
     """Whatever the ids are: special, unknown to the tokenizer, halves of characters, bytes that are no UTF-8."""
@@ -28,6 +29,7 @@ def test_pieces_together_equal_decoding_everything(tokenizer, data):
     assert "".join(pieces(tokenizer, token_ids)) == tokenizer.decode(token_ids)
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_pieces_together_equal_decoding_everything_when_few_ids_repeat(tokenizer, data):
     """Long runs of the same: blanks, bytes, replacement characters, tokens without text."""
@@ -36,6 +38,7 @@ def test_pieces_together_equal_decoding_everything_when_few_ids_repeat(tokenizer
     assert "".join(pieces(tokenizer, token_ids)) == tokenizer.decode(token_ids)
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=60), num_cut=st.integers(0, 5))
 def test_pieces_together_equal_decoding_everything_for_encoded_text(tokenizer, text, num_cut):
     """Real text, ended anywhere, so also inside a character."""

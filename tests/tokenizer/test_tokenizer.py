@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -37,6 +37,7 @@ def reference(folder):
     return AutoTokenizer.from_pretrained(folder)
 
 
+@settings(deadline=None)
 @given(
     text=st.text(max_size=40) | st.lists(st.sampled_from(["<s>", "</s>", "[tool]", " ", "a", "\ufffd"])).map("".join)
 )
@@ -45,6 +46,7 @@ def test_encode_matches_reference_token_ids(from_folder, reference, text):
     assert from_folder.encode(text) == reference(text)["input_ids"]
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_decode_matches_reference_text(tokenizer, data):
     token_ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size + 2), max_size=40), label="token ids")
