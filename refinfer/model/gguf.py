@@ -13,7 +13,13 @@ from safetensors.numpy import save_file
 
 from refinfer.config.generation_config import GENERATION_CONFIG_FILE
 from refinfer.config.model_config import CONFIG_FILE, ModelConfig
-from refinfer.errors import CheckpointError, MissingWeightError, UnexpectedWeightError, UnsupportedModelError
+from refinfer.errors import (
+    CheckpointError,
+    MissingWeightError,
+    UnexpectedWeightError,
+    UnsupportedModelError,
+    WeightShapeError,
+)
 from refinfer.model.gguf_config import Metadata, raw_config, raw_generation_config
 from refinfer.tokenizer import Tokenizer
 
@@ -37,9 +43,6 @@ _LAYER_NAME_BY_GGUF_NAME = {
     "ffn_down": "mlp.down_proj",
 }
 
-_ROPE_FACTORS = "rope_freqs.weight"
-"""How llama.cpp stores llama3 scaling: one factor for each frequency, from which its settings cannot be read back."""
-
 ProgressReport = Callable[[int, int], None]
 """Is told how many weights are done, and how many there are."""
 
@@ -60,12 +63,8 @@ def convert_gguf(path: Path, folder: Path, report: ProgressReport | None = None)
         CheckpointError: The file cannot be read, or what it holds is not a whole model.
     """
     reader = _open(path)
-    metadata = Metadata(reader, path.name)
-    if any(tensor.name == _ROPE_FACTORS for tensor in reader.tensors):
-        message = f"{path.name} holds {_ROPE_FACTORS}, that is llama3 RoPE scaling, which is not read from GGUF files"
-        raise UnsupportedModelError(message, path=path)
-    # The architecture is judged before the names: those of another model would only mislead.
-    contents = raw_config(metadata, weight_names=_known_names(reader))
+    metadata = Metadata({key: field.contents() for key, field in reader.fields.items()}, path.name)
+    contents = raw_config(metadata, weight_names={tensor.name for tensor in reader.tensors})
     config = ModelConfig.from_raw_config(contents)
     weight_by_name: dict[str, npt.NDArray[np.float32]] = {}
     for tensor in reader.tensors:
@@ -109,10 +108,6 @@ def _open(path: Path) -> gguf.GGUFReader:
         raise CheckpointError(message, path=path) from error
 
 
-def _known_names(reader: gguf.GGUFReader) -> set[str]:
-    return {checkpoint_name(tensor.name) for tensor in reader.tensors}
-
-
 def _dequantised(tensor: gguf.ReaderTensor, path: Path) -> npt.NDArray[np.float32]:
     try:
         weight = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
@@ -134,7 +129,8 @@ def _rotary_halves(name: str, weight: npt.NDArray[np.float32], config: ModelConf
     else:
         return weight
     if len(weight) != num_heads * config.head_dim:
-        return weight  # the loader names the weight and both shapes
+        message = f"{name} has {len(weight)} rows, but {num_heads} heads of width {config.head_dim} have another number"
+        raise WeightShapeError(message, name=name, num_rows=len(weight), num_heads=num_heads)
     pairs = weight.reshape(num_heads, config.head_dim // 2, 2, -1)  # heads, pairs, 2, columns
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(weight.shape)
 

@@ -1,8 +1,7 @@
 """A GGUF file's metadata, told in the words of config.json."""
 
+from collections.abc import Mapping
 from typing import Any
-
-from gguf import GGUFReader, ReaderField
 
 from refinfer.errors import CheckpointError, UnsupportedModelError
 
@@ -37,6 +36,9 @@ _NEUTRAL_VALUES_BY_KEY: dict[str, tuple[Any, ...]] = {
 }
 """Settings that change what the network computes, with the values at which they change nothing."""
 
+_ROPE_FACTORS = "rope_freqs.weight"
+"""How llama.cpp stores llama3 scaling: one factor for each frequency, from which its settings cannot be read back."""
+
 _DEFAULT_ROPE_THETA = 10000.0
 """What llama.cpp takes where a file names no rope.freq_base."""
 
@@ -45,18 +47,17 @@ class Metadata:
     """The key-value pairs of a GGUF file.
 
     Args:
-        reader: The opened file.
+        value_by_key: The pairs.
         name: The file's name, for messages.
     """
 
-    def __init__(self, reader: GGUFReader, name: str) -> None:
-        self._field_by_key: dict[str, ReaderField] = dict(reader.fields)
+    def __init__(self, value_by_key: Mapping[str, Any], name: str) -> None:
+        self._value_by_key = value_by_key
         self.name = name
 
     def get(self, key: str, default: object = None) -> Any:
         """Gives the value of a full key such as "general.architecture"."""
-        field = self._field_by_key.get(key)
-        return default if field is None else field.contents()
+        return self._value_by_key.get(key, default)
 
     def setting(self, key: str, default: object = None) -> Any:
         """Gives a setting of the architecture, such as "block_count".
@@ -73,7 +74,7 @@ class Metadata:
     def setting_keys(self) -> list[str]:
         """Names the settings of the architecture that the file has."""
         start = f"{_ARCHITECTURE}."
-        return [key.removeprefix(start) for key in self._field_by_key if key.startswith(start)]
+        return [key.removeprefix(start) for key in self._value_by_key if key.startswith(start)]
 
 
 def raw_config(metadata: Metadata, *, weight_names: set[str]) -> dict[str, Any]:
@@ -81,13 +82,16 @@ def raw_config(metadata: Metadata, *, weight_names: set[str]) -> dict[str, Any]:
 
     Args:
         metadata: The file's key-value pairs.
-        weight_names: Names of its weights as the checkpoint will have them.
+        weight_names: Names of its weights, as the file has them.
 
     Raises:
         UnsupportedModelError: The file holds another architecture, or a setting that is not implemented.
         CheckpointError: A setting is absent.
     """
     _refuse_other_models(metadata)
+    if _ROPE_FACTORS in weight_names:
+        message = f"{metadata.name} holds {_ROPE_FACTORS}: llama3 RoPE scaling, which is not read from GGUF files"
+        raise UnsupportedModelError(message, name=_ROPE_FACTORS)
     num_heads = metadata.setting("attention.head_count")
     hidden_size = metadata.setting("embedding_length")
     return {
@@ -104,9 +108,9 @@ def raw_config(metadata: Metadata, *, weight_names: set[str]) -> dict[str, Any]:
         "max_position_embeddings": metadata.setting("context_length"),
         "rms_norm_eps": metadata.setting("attention.layer_norm_rms_epsilon"),
         "rope_parameters": _rope_parameters(metadata),
-        "tie_word_embeddings": "lm_head.weight" not in weight_names,
-        "attention_bias": any(name.endswith("self_attn.q_proj.bias") for name in weight_names),
-        "mlp_bias": any(name.endswith("mlp.up_proj.bias") for name in weight_names),
+        "tie_word_embeddings": "output.weight" not in weight_names,
+        "attention_bias": any(name.endswith(".attn_q.bias") for name in weight_names),
+        "mlp_bias": any(name.endswith(".ffn_up.bias") for name in weight_names),
         "dtype": "float32",
         **raw_generation_config(metadata),
     }

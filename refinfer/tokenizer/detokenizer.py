@@ -3,15 +3,17 @@
 from refinfer.tokenizer.decoder_rules import REPLACEMENT_CHARACTER
 from refinfer.tokenizer.tokenizer import Tokenizer
 
-_MAX_CONTEXT = 16
+_MAX_CONTEXT = 32
 """Tokens that are decoded again for each new one, at most, in common text."""
 
-_KEPT_CONTEXT = 8
-"""Tokens that stay when the context is cut, if they have as many characters.
+_KEPT_CONTEXT = 16
+"""Tokens that stay when the context is cut."""
 
-Eight characters come from eight bytes or more.
-Three would do: whether a UTF-8 sequence is open depends on the last three bytes only.
-And they leave one in front that a decoder which strips leading blanks, or treats the first token otherwise, can take.
+_ENOUGH_CHARS = 4
+"""Characters at the end that the kept tokens must have in common with the whole context.
+
+They come from four bytes or more, and three would do to know whether a UTF-8 sequence is open.
+And they show that a decoder which strips leading blanks, or treats the first token otherwise, is past that.
 """
 
 _BYTE_TOKEN_LENGTH = len("<0xE2>")
@@ -73,18 +75,18 @@ class IncrementalDetokenizer:
         fresh = text[self._num_given_chars : num_certain_chars]
         self._num_given_chars = num_certain_chars
         if len(self._context) >= self._max_context:
-            self._cut_context()
+            self._cut_context(text)
         return fresh
 
-    def _cut_context(self) -> None:
-        """Keeps the last tokens only, if they have enough text; else looks again when twice as many have come."""
+    def _cut_context(self, text: str) -> None:
+        """Keeps the last tokens only, if their text ends like the whole; else tries again at twice the length."""
         kept = self._context[-_KEPT_CONTEXT:]
-        text = self._tokenizer.decode_uncleaned(kept)
-        if len(text) < _KEPT_CONTEXT:
+        kept_text = self._tokenizer.decode_uncleaned(kept)
+        if len(kept_text) < _ENOUGH_CHARS or not text.endswith(kept_text[-_ENOUGH_CHARS:]):
             self._max_context = 2 * len(self._context)
             return
         self._context = kept
-        self._num_given_chars = _num_certain_chars(text)
+        self._num_given_chars = _num_certain_chars(kept_text)
         self._max_context = _MAX_CONTEXT
 
     def _cleaned(self, fresh: str) -> str:

@@ -74,7 +74,11 @@ class Tokenizer:
 
         The names of special tokens in the text become those tokens, as Hugging Face does it; so does
         doubling a beginning-of-sequence token for a text that brings its own.
+
+        Raises:
+            RequestError: The text has half of a surrogate pair, which is no character.
         """
+        _refuse_half_characters(text)
         return list(self._hugging_face_tokenizer(text, verbose=False)["input_ids"])
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
@@ -84,14 +88,19 @@ class Tokenizer:
 
         Raises:
             ConfigError: The checkpoint has no chat template.
-            RequestError: A message has no "role" or no "content", there is no message, or the template refuses them.
+            RequestError: There is no message, one lacks "role" or "content", or the template refuses them.
         """
-        if not self._hugging_face_tokenizer.chat_template:
+        template = self._hugging_face_tokenizer.chat_template
+        if not template or (isinstance(template, dict) and "default" not in template):
             message = "this checkpoint has no chat template; write the prompt as text, or use an instruct checkpoint"
             raise ConfigError(message)
-        if not messages or not all({"role", "content"} <= message.keys() for message in messages):
-            message = f"messages are {list(messages)!r}; give at least one, each with 'role' and 'content'"
+        texts = [message.get(key) for message in messages for key in ("role", "content")]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            message = (
+                f"messages are {list(messages)!r}; give at least one, each with a text for 'role' and for 'content'"
+            )
             raise RequestError(message, messages=messages)
+        _refuse_half_characters(*cast("list[str]", texts))
         try:
             token_ids = self._hugging_face_tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
@@ -167,5 +176,17 @@ def _load(source: Path, folder: Path, **options: str) -> PreTrainedTokenizerBase
             AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options),
         )
     except Exception as error:  # the `tokenizers` library raises nothing narrower for a malformed file
-        message = f"the tokenizer of {source} cannot be read: {error}; copy or download its files again"
+        reason = " ".join(str(error).split()).rstrip(".")
+        is_sentence_piece = (source / "tokenizer.model").is_file() and not (source / "tokenizer.json").is_file()
+        way_out = "put tokenizer.json there, or install sentencepiece" if is_sentence_piece else "download it again"
+        message = f"the tokenizer of {source} cannot be read: {reason}; {way_out}"
         raise CheckpointError(message, path=source) from error
+
+
+def _refuse_half_characters(*texts: str) -> None:
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            message = f"the text has half of a surrogate pair at position {error.start}; give whole characters"
+            raise RequestError(message, position=error.start) from error

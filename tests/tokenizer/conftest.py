@@ -40,7 +40,15 @@ def byte_level() -> PreTrainedTokenizerFast:
 
 def byte_fallback(*more_stages: decoders.Decoder) -> PreTrainedTokenizerFast:
     """As Llama 2 and TinyLlama have it: what has no token is spelled in byte tokens."""
-    pieces = [UNKNOWN, *BYTE_TOKENS, "▁", "▁▁", "é", *sorted(set("".join(CORPUS[:2]).replace(" ", "▁")) - {"▁", "é"})]
+    pieces = [
+        UNKNOWN,
+        *BYTE_TOKENS,
+        "",
+        "▁",
+        "▁▁",
+        "é",
+        *sorted(set("".join(CORPUS[:2]).replace(" ", "▁")) - {"▁", "é"}),
+    ]
     backend = Backend(
         models.BPE({piece: i for i, piece in enumerate(pieces)}, [], byte_fallback=True, unk_token=UNKNOWN)
     )
@@ -129,7 +137,38 @@ BUILDERS: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
 }
 
 
+@pytest.fixture(scope="session")
+def tokenizer_by_kind() -> dict[str, Tokenizer]:
+    return {kind: Tokenizer(build()) for kind, build in BUILDERS.items()}
+
+
 @pytest.fixture(scope="session", params=BUILDERS)
-def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    """One tokenizer of each kind."""
-    return Tokenizer(BUILDERS[request.param]())
+def tokenizer(request: pytest.FixtureRequest, tokenizer_by_kind: dict[str, Tokenizer]) -> Tokenizer:
+    """One tokenizer of each kind in turn."""
+    return tokenizer_by_kind[request.param]
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest, tokenizer_by_kind: dict[str, Tokenizer]) -> Tokenizer:
+    """The tokenizer of the kind that a test names."""
+    return tokenizer_by_kind[request.param]
+
+
+@pytest.fixture(scope="session", name="byte_level")
+def byte_level_tokenizer(tokenizer_by_kind: dict[str, Tokenizer]) -> Tokenizer:
+    return tokenizer_by_kind["byte_level"]
+
+
+@pytest.fixture(scope="session", name="byte_fallback")
+def byte_fallback_tokenizer(tokenizer_by_kind: dict[str, Tokenizer]) -> Tokenizer:
+    return tokenizer_by_kind["byte_fallback"]
+
+
+@pytest.fixture(scope="session", name="metaspace")
+def metaspace_tokenizer(tokenizer_by_kind: dict[str, Tokenizer]) -> Tokenizer:
+    return tokenizer_by_kind["metaspace"]
+
+
+@pytest.fixture(scope="session", name="pattern_in_decoder")
+def pattern_in_decoder_tokenizer(tokenizer_by_kind: dict[str, Tokenizer]) -> Tokenizer:
+    return tokenizer_by_kind["pattern_in_decoder"]
