@@ -46,8 +46,7 @@ def _run(arguments: argparse.Namespace) -> None:
     with _status(f"loading {arguments.model}"):
         llm = LLM(arguments.model, cache=arguments.cache, dtype=arguments.dtype)
     token_ids_or_text = _prepared(llm, prompt, as_chat=arguments.chat, as_ids=arguments.ids)
-    outputs = llm.stream(token_ids_or_text, params)
-    _write_answer(outputs, as_ids=arguments.ids)
+    _write_answer(llm.stream([token_ids_or_text], params), as_ids=arguments.ids)
 
 
 def _read_prompt() -> str:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import gguf
 import numpy as np
@@ -30,6 +31,7 @@ HIDDEN, INNER, HEADS, KV_HEADS, HEAD_DIM, LAYERS = 64, 96, 4, 2, 16, 2
 TOKENS = ["<unk>", "<s>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "he", "ll", "hell", "Ġa"]
 MERGES = ["h e", "l l", "he ll", "Ġ a"]
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+ROOT = Path(__file__).parents[2]
 KINDS = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"]
 
 
@@ -178,7 +180,7 @@ def test_convert_gguf_imports_no_model_of_the_reference(plain_gguf, tmp_path):
         "convert_gguf(Path(sys.argv[1]), Path(sys.argv[2]))\n"
         "sys.exit(any('.modeling_' in name and '.models.' in name and '.auto.' not in name for name in sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code, plain_gguf, tmp_path], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code, plain_gguf, tmp_path], cwd=ROOT, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
