@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -17,13 +18,14 @@ from oracle.report import as_json, environment, save_failures, show_table
 from oracle.scenario import Scenario
 from oracle.strategies import model_scenarios, scenarios
 from oracle.subjects import MODES
-from oracle.verdicts import Verdict
+from oracle.verdicts import Cell, Verdict
 from refinfer.config import ModelConfig
 from refinfer.errors import RefinferError
 from refinfer.hub import resolve_model
 
-EXIT_PASS, EXIT_FAIL, EXIT_USAGE, EXIT_VACUOUS = 0, 1, 2, 3
-"""Everything held; something did not; the command could not run; nothing failed, but a property saw nothing."""
+EXIT_PASS, EXIT_FAIL, EXIT_USAGE, EXIT_VACUOUS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+"""Everything held; something did not; the command could not run; nothing failed, but a property saw nothing;
+nothing had failed when somebody interrupted, which is no pass."""
 
 _EXAMPLES_BY_PROFILE = {"quick": 120, "ci": 300, "deep": 3000}
 _MODEL_EXAMPLES_BY_PROFILE = {"quick": 4, "ci": 20, "deep": 200}
@@ -88,32 +90,28 @@ def _positive(text: str) -> int:
 def _check(options: argparse.Namespace, console: Console) -> int:
     modes = _chosen_modes(options.modes)
     folder = None if options.model is None else resolve_model(options.model)
-    strategy = scenarios() if folder is None else model_scenarios(ModelConfig.from_folder(folder).vocab_size)
+    _pin_threads(folder)
     examples_by_profile = _EXAMPLES_BY_PROFILE if folder is None else _MODEL_EXAMPLES_BY_PROFILE
-    num_examples = options.examples or examples_by_profile[options.profile]
+    check_settings = CheckSettings(
+        modes=modes,
+        strategy=scenarios() if folder is None else model_scenarios(ModelConfig.from_folder(folder).vocab_size),
+        folder=folder,
+        num_examples=options.examples or examples_by_profile[options.profile],
+        seed=options.seed,
+        time_budget=options.time_budget,
+        properties=PROPERTIES,
+    )
     facts = " · ".join(f"{name} {value}" for name, value in environment().items())
-    console.print(f"checking {', '.join(modes)} on {num_examples} cases, seed {options.seed}", highlight=False)
+    start = f"checking {', '.join(modes)} on {check_settings.num_examples} cases, seed {options.seed}"
+    console.print(start, highlight=False)
     console.print(facts, style="dim", highlight=False)
-    start = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("cases", total=num_examples)
-        checker = Checker(
-            CheckSettings(
-                modes=modes,
-                strategy=strategy,
-                folder=folder,
-                num_examples=num_examples,
-                seed=options.seed,
-                time_budget=options.time_budget,
-            ),
-            on_progress=lambda count: progress.update(task, completed=count),
-        )
-        cells = checker.run()
-    seconds = time.monotonic() - start
+    start_time = time.monotonic()
+    checker, cells = _run_with_progress(check_settings, console)
+    seconds = time.monotonic() - start_time
     show_table(console, cells, modes)
     for path in save_failures(cells, options.failures):
-        console.print(f"run it again: python -m oracle replay {path}", soft_wrap=True, highlight=False)
+        line = f"run it again: python -m oracle replay {path}"
+        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
     verdicts = [cell.verdict for cell in cells]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict)
     stopped = " (interrupted)" if checker.interrupted else ""
@@ -123,7 +121,23 @@ def _check(options: argparse.Namespace, console: Console) -> int:
         options.json.write_text(text, encoding="utf-8")
     if Verdict.FAIL in verdicts:
         return EXIT_FAIL
+    if checker.interrupted:
+        return EXIT_INTERRUPTED
     return EXIT_VACUOUS if Verdict.VACUOUS in verdicts else EXIT_PASS
+
+
+def _run_with_progress(check_settings: CheckSettings, console: Console) -> tuple[Checker, list[Cell]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("cases", total=check_settings.num_examples)
+        checker = Checker(check_settings, on_progress=lambda count: progress.update(task, completed=count))
+        return checker, checker.run()
+
+
+def _pin_threads(folder: Path | None) -> None:
+    """Runs generated models in one thread: on matrices so small, several wait for each other more than they compute."""
+    if folder is None:
+        torch.set_num_threads(1)
 
 
 def _chosen_modes(text: str) -> tuple[str, ...]:
@@ -141,6 +155,7 @@ def _replay(options: argparse.Namespace, console: Console) -> int:
         message = f"{options.case} generates its own checkpoint; leave --model away"
         raise ScenarioError(message, model=options.model)
     folder = None if options.model is None else resolve_model(options.model)
+    _pin_threads(folder)
     case = Case(scenario, folder)
     status = EXIT_PASS
     for prop in PROPERTIES:

@@ -25,8 +25,8 @@ _ROPE_TYPES = ("default", "linear", "llama3")
 _EOS_STRIDES = (0, 11, 5, 3)
 """Every so many-th token id ends a request, so that some rows end early; 0 for none."""
 
-_DTYPES = ("float32", "float64", "float32", "bfloat16", "float32", "float16")
-"""Float32 stands for half of the runs, since most properties bite there."""
+_DTYPES = ("float32", "float64", "bfloat16", "float16")
+"""Hypothesis favours the first of a list, so that float32, where most properties bite, comes up in half of the runs."""
 
 _MIN_PROMPT_TOKENS = (1, 1, 1, 1, 1, 300)
 """Now and then a prompt is repeated up to such a length: past position 256 bfloat16 has no odd integers."""

@@ -14,6 +14,10 @@ LOADED_BY_PYTEST = {"oracle", "oracle.plugin", "oracle.errors"}
 # No test asks a hub for anything; read when huggingface_hub is first imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+# Read when torch is first imported. On matrices as small as the tests', several threads wait for each other
+# more than they compute, and on a machine that does something else as well ten times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # jaxtyping's own pytest option refuses packages of which a part is loaded already,
 # and the entry point of `oracle` has loaded a part.
 loaded_too_early = {name for name in sys.modules if name.split(".")[0] in CHECKED_PACKAGES} - LOADED_BY_PYTEST
