@@ -8,11 +8,14 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from oracle.case import Case
 from oracle.check import Checker, CheckSettings
-from oracle.errors import CheckFailed, OracleError, ScenarioError
+from oracle.errors import CheckFailed, FaultNotCaught, OracleError, ScenarioError
+from oracle.faults import FAULTS
+from oracle.faults.hunt import hunt
 from oracle.properties import PROPERTIES, observe
 from oracle.report import as_json, environment, save_failures, show_table
 from oracle.scenario import Scenario
@@ -74,6 +77,13 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("case", type=Path, help="a file that a check has written")
     replay.add_argument("--model", help="the checkpoint, for a case that generates none")
     replay.set_defaults(command=_replay)
+    faults = commands.add_parser("faults", help="plant each bug in turn, and show what catches it")
+    faults.add_argument("names", nargs="*", metavar="NAME", help="which faults (default: all)")
+    faults.add_argument("--list", action="store_true", help="say what each fault is, and plant none")
+    faults.add_argument("--examples", type=_positive, default=120, help="most cases for each (default: %(default)s)")
+    faults.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default: %(default)s)")
+    faults.add_argument("--shrink", action="store_true", help="search for the smallest case as well")
+    faults.set_defaults(command=_faults)
     properties = commands.add_parser("properties", help="list what must hold")
     properties.set_defaults(command=_properties)
     return parser
@@ -170,6 +180,45 @@ def _replay(options: argparse.Namespace, console: Console) -> int:
                 line = f"{Verdict.FAIL:8} {prop.name} × {mode}: {error}"
                 console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
     return status
+
+
+def _faults(options: argparse.Namespace, console: Console) -> int:
+    unknown = [name for name in options.names if name not in FAULTS]
+    if unknown:
+        message = f"fault {unknown[0]!r} is unknown; `python -m oracle faults --list` names them all"
+        raise OracleError(message, name=unknown[0])
+    _pin_threads(None)
+    chosen = [FAULTS[name] for name in options.names] or list(FAULTS.values())
+    check_settings = CheckSettings(
+        modes=MODES,
+        strategy=scenarios(),
+        folder=None,
+        num_examples=options.examples,
+        seed=options.seed,
+        shrink=options.shrink,
+        stop_at_failure=True,
+    )
+    num_caught = 0
+    for fault in chosen:
+        console.print(f"[bold]{fault.name}[/] ({fault.area}): {escape(fault.bug)}", highlight=False, soft_wrap=True)
+        if options.list:
+            continue
+        try:
+            catch = hunt(fault, check_settings)
+        except FaultNotCaught as error:
+            console.print(f"  NOT CAUGHT: {escape(str(error))}", style="bold red", highlight=False, soft_wrap=True)
+            continue
+        num_caught += 1
+        console.print(
+            f"  caught by {catch.property_name} × {catch.mode} in case {catch.num_cases}, {catch.size}",
+            style="green",
+            highlight=False,
+            soft_wrap=True,
+        )
+    if options.list:
+        return EXIT_PASS
+    console.print(f"{num_caught} of {len(chosen)} faults caught", style="bold", highlight=False)
+    return EXIT_PASS if num_caught == len(chosen) else EXIT_FAIL
 
 
 def _properties(options: argparse.Namespace, console: Console) -> int:  # noqa: ARG001 - every command has both
