@@ -16,7 +16,7 @@ from refinfer.errors import CapacityError, EmptyPromptError, ShapeError, TokenId
 
 # Sums of a few dozen terms near one err by about 1e-15; depth and softmax leave room.
 FLOAT64_BOUND = 1e-11
-FEW = settings(deadline=None, max_examples=max(5, settings().max_examples // 3))
+FEW = settings(deadline=None, max_examples=max(5, settings().max_examples // 5))
 
 
 @st.composite

@@ -71,7 +71,9 @@ class ContinuousSchedulerLife(RuleBasedStateMachine):
             assert self.scheduler.schedule() == []
 
 
-ContinuousSchedulerLife.TestCase.settings = settings(deadline=None, stateful_step_count=30)
+ContinuousSchedulerLife.TestCase.settings = settings(
+    deadline=None, max_examples=settings().max_examples // 2, stateful_step_count=20
+)
 TestContinuousSchedulerLife = ContinuousSchedulerLife.TestCase
 
 

@@ -67,7 +67,9 @@ class StaticSchedulerLife(RuleBasedStateMachine):
         assert self.scheduler.schedule() == []
 
 
-StaticSchedulerLife.TestCase.settings = settings(deadline=None, stateful_step_count=30)
+StaticSchedulerLife.TestCase.settings = settings(
+    deadline=None, max_examples=settings().max_examples // 2, stateful_step_count=20
+)
 TestStaticSchedulerLife = StaticSchedulerLife.TestCase
 
 
