@@ -26,16 +26,16 @@ _MERGES: tuple[tuple[bytes, bytes], ...] = (
     (b"\xa9", b"t"),
     # "é" itself.
     (b"\xc3", b"\xa9"),
-    # First halves: of many emoji, and of "日" and other characters that begin with these two bytes.
+    # First halves: of many emoji, and of "日" and others that begin with these two bytes.
     (b"\xf0", b"\x9f"),
     (b"\xe6", b"\x97"),
     # A second half, so that an emoji can be two tokens of two bytes.
     (b"\x98", b"\x80"),
-    # All of "本".
-    (b"\xe6", b"\x9c"),
-    (b"\xe6\x9c", b"\xac"),
     # The end of one such character with the beginning of the next: "日本" splits inside both.
     (b"\xa5", b"\xe6"),
+    # All of "本", which it becomes where nothing took its first byte away.
+    (b"\xe6", b"\x9c"),
+    (b"\xe6\x9c", b"\xac"),
 )
 
 TOKENIZER_SIZE = len(SPECIAL_TOKENS) + 256 + len(_MERGES)
