@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +14,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from oracle.case import Case
 from oracle.check import Checker, CheckSettings
+from oracle.checkpoints import CheckpointSpec, write_checkpoint
 from oracle.errors import CheckFailed, FaultNotCaught, OracleError, ScenarioError
 from oracle.faults import FAULTS
 from oracle.faults.hunt import hunt
 from oracle.properties import PROPERTIES, observe
+from oracle.reference import Reference
 from oracle.report import as_json, environment, save_failures, show_table
 from oracle.scenario import Scenario
+from oracle.sensitivity import require_sensitive
 from oracle.strategies import model_scenarios, scenarios
 from oracle.subjects import MODES
 from oracle.verdicts import Cell, Verdict
@@ -111,6 +115,8 @@ def _check(options: argparse.Namespace, console: Console) -> int:
         time_budget=options.time_budget,
         properties=PROPERTIES,
     )
+    if folder is None:
+        _require_sensitive_checkpoints()
     facts = " · ".join(f"{name} {value}" for name, value in environment().items())
     start = f"checking {', '.join(modes)} on {check_settings.num_examples} cases, seed {options.seed}"
     console.print(start, highlight=False)
@@ -148,6 +154,15 @@ def _pin_threads(folder: Path | None) -> None:
     """Runs generated models in one thread: on matrices so small, several wait for each other more than they compute."""
     if folder is None:
         torch.set_num_threads(1)
+
+
+def _require_sensitive_checkpoints() -> None:
+    """Makes sure that faults would show on generated models, tied and untied."""
+    for is_tied in (False, True):
+        spec = CheckpointSpec(tie_word_embeddings=is_tied)
+        with tempfile.TemporaryDirectory() as folder:
+            reference = Reference.open(write_checkpoint(spec, Path(folder)))
+            require_sensitive(reference.logits, spec.vocab_size)
 
 
 def _chosen_modes(text: str) -> tuple[str, ...]:
