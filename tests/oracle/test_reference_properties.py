@@ -250,7 +250,7 @@ def test_another_number_of_answers_than_of_requests_is_seen(data, change, script
 
 
 def test_reference_bits_refuses_the_smallest_difference(scripted_case, monkeypatch):
-    scenario = Scenario(requests=(RequestSpec((1, 2, 3), max_tokens=3),), checkpoint=None)
+    scenario = Scenario(requests=(RequestSpec((1, 2, 3), max_tokens=3, ignore_eos=True),), checkpoint=None)
     case = scripted_case(scenario)
     original = case.subject("none").all_logits
 
