@@ -42,8 +42,8 @@ NUM_NEIGHBOURS = 4
 
 DEMONSTRATION = Scenario(
     requests=(
-        RequestSpec(tuple(range(2, 16)), max_tokens=6, ignore_eos=True, cuts=(5,)),
         RequestSpec((40,), max_tokens=3, ignore_eos=True),
+        RequestSpec(tuple(range(2, 16)), max_tokens=6, ignore_eos=True, cuts=(5,)),
         RequestSpec((70, 71, 72, 73, 74), max_tokens=4, ignore_eos=True, cuts=(2, 4)),
     ),
     max_num_seqs=2,
@@ -58,7 +58,7 @@ DEMONSTRATION = Scenario(
         mlp_bias=True,
     ),
 )
-"""What runs where no case is named: something for every fault to break, and a request that joins late."""
+"""What runs where no case is named: something for each fault to break, and a request that joins late."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

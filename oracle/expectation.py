@@ -17,6 +17,9 @@ from refinfer.numerics import dtype_by_name
 RowsByName = Mapping[str, np.ndarray]
 """Activations in float64, first axis positions of a request, by the names of `oracle.passes.names_in_pass`."""
 
+TokensByRequest = tuple[tuple[int, ...], ...]
+"""The token ids of each request."""
+
 
 @dataclass(frozen=True)
 class Expectation:
@@ -56,13 +59,23 @@ class Oracles:
         self._dtype = dtype_by_name(dtype)
         self._reference = Reference.open(folder, dtype=dtype)
         self._witness = Witness.open(folder)
+        self._last: tuple[TokensByRequest, list[Expectation]] = ((), [])
 
-    def expect(self, token_ids: Sequence[int]) -> Expectation:
-        """Asks both about one request.
+    def expect(self, token_ids_by_request: Sequence[Sequence[int]]) -> list[Expectation]:
+        """Asks both about each of several requests.
+
+        Being asked the same again right away costs nothing, so that a scenario can be run in several ways.
 
         Raises:
-            ScenarioError: There is no token, or an id lies outside the vocabulary.
+            ScenarioError: A request has no token, or an id lies outside the vocabulary.
         """
+        asked = tuple(tuple(token_ids) for token_ids in token_ids_by_request)
+        if self._last[0] != asked:
+            self._last = ((), [])  # lets go of the old ones before there are new ones
+            self._last = (asked, [self._expect_one(token_ids) for token_ids in asked])
+        return self._last[1]
+
+    def _expect_one(self, token_ids: Sequence[int]) -> Expectation:
         witness = _all_names(self._witness.activations(token_ids), token_ids)
         reference = _all_names(self._reference.activations(token_ids), token_ids)
         noise_by_name = {name: self._noise(reference[name], rows) for name, rows in witness.items()}

@@ -88,7 +88,7 @@ class Walk:
     def __str__(self) -> str:
         """Says it in one sentence."""
         if self.finding is None:
-            return f"nothing differs in {self.step + 1} steps"
+            return f"nothing differs in {self.step + 1} step{'s' if self.step else ''}"
         return f"step {self.step}, request {self.request_index}: {self.finding.divergence}"
 
 
@@ -111,7 +111,7 @@ def walk_scenario(scenario: Scenario, folder: Path, way: str, oracles: Oracles) 
         model = load_model(folder, dtype=scenario.dtype, batch_invariant=False)
         cuts = [request.cuts for request in scenario.requests]
         passes = alone_passes(model, prompts) if way == ALONE else chunked_passes(model, prompts, cuts)
-        return walk(passes, [oracles.expect(prompt) for prompt in prompts], is_bitwise=way == ALONE)
+        return walk(passes, oracles.expect(prompts), is_bitwise=way == ALONE)
     llm = LLM(folder, cache=way, dtype=scenario.dtype, max_num_seqs=scenario.max_num_seqs, batch_invariant=False)
     params = [
         SamplingParams(temperature=0.0, max_tokens=request.max_tokens, ignore_eos=request.ignore_eos)
@@ -121,7 +121,7 @@ def walk_scenario(scenario: Scenario, folder: Path, way: str, oracles: Oracles) 
     generation = llm.start(requests)
     while generation.has_unfinished_requests():
         generation.step()
-    expectations = [oracles.expect(state.token_ids) for state in generation.states]
+    expectations = oracles.expect([state.token_ids for state in generation.states])
     return walk(engine_passes(llm, requests), expectations, is_bitwise=False)
 
 
