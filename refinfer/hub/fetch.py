@@ -43,6 +43,7 @@ def fetch(name: str, *, verify: bool = False, console: Console | None = None) ->
     folder = model_folder(model)
     shown = Console(quiet=True) if console is None else console
     try:
+        _remove_leftovers(folder.parent)
         damage = find_damage(folder, model, with_hashes=verify)
         if damage is None:
             _say(shown, f"{name} is already there{', and every hash is right' if verify else ''}")
@@ -50,7 +51,6 @@ def fetch(name: str, *, verify: bool = False, console: Console | None = None) ->
         if folder.exists():
             _say(shown, f"the copy of {name} is of no use: {damage}; fetching it again")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(folder.parent)
         with TemporaryDirectory(prefix=f"{name}-", suffix=_PARTIAL, dir=folder.parent) as working:
             _make(model, Path(working), shown)
             _put(Path(working) / "checkpoint", folder, replaced=Path(working) / "replaced")

