@@ -81,7 +81,8 @@ def _make(model: KnownModel, working: Path, console: Console) -> None:
         def report(num_done: int, num_weights: int) -> None:
             progress.update(task, description="converting weights", completed=num_done, total=num_weights)
             if num_done == num_weights:
-                progress.reset(task, description="writing, and reading the tokenizer", total=None)
+                progress.remove_task(task)
+                progress.add_task("writing, and reading the tokenizer", total=None)
 
         convert_gguf(gguf_path, checkpoint, report)
     write_manifest(checkpoint, model)
