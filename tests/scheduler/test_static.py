@@ -43,7 +43,8 @@ class StaticSchedulerLife(RuleBasedStateMachine):
             rows[place].finish_reason = rows[place].finish_reason or FinishReason.STOP
 
     @rule(order=st.randoms())
-    def caller_may_shuffle_its_rows(self, order):
+    def fail_after_shuffling_the_rows(self, order):
+        """A step that failed is scheduled once more; nobody is lost by it, and the list is the caller's."""
         order.shuffle(self.scheduled())
         self.scheduled()
 
