@@ -2,15 +2,17 @@
 
 from collections import Counter
 from itertools import product
+from unittest import mock
 
 import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
+from oracle.check import Checker, CheckSettings
 from oracle.checkpoints import CheckpointSpec
 from oracle.scenario import RequestSpec, Scenario
-from oracle.search import draw_scenarios
 from oracle.strategies import checkpoint_specs, model_scenarios, requests, scenarios, texts
+from oracle.subjects import MODES
 from oracle.tiny_tokenizer import SPECIAL_TOKENS
 
 ROPE_TYPES = ("default", "linear", "llama3")
@@ -96,10 +98,19 @@ def test_model_shrinks_to_what_a_failure_needs(condition, changes):
 
 
 @pytest.fixture(scope="module")
-def two_hundred():
-    """The first 200 scenarios of a check."""
+def two_hundred(scripted_case):
+    """The first 200 cases of a check."""
     drawn: list[Scenario] = []
-    draw_scenarios(scenarios(), drawn.append, num_examples=200, seed=0)
+
+    def remember(scenario, folder):
+        assert folder is None
+        drawn.append(scenario)
+        return scripted_case(scenario)
+
+    settings = CheckSettings(MODES, scenarios(), folder=None, num_examples=200, seed=0, properties=())
+    with mock.patch("oracle.check.Case", remember):
+        Checker(settings).run()
+    assert len(drawn) == 200
     return drawn
 
 
