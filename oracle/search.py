@@ -80,25 +80,30 @@ class ShrinkSearch:
 
     def run(self, strategy: SearchStrategy[Scenario], *, num_examples: int, seed: int) -> Failure:
         """Gives the failure on the smallest case; tells when the case does not fail each time."""
-        known = self._known
+        is_flaky = False
         try:
             draw_scenarios(strategy, self._check_one, num_examples=num_examples, seed=seed, shrink=True)
-        except CheckFailed as error:
-            if self._smallest is not None:
-                return Failure(str(error), self._smallest[0])
+        except CheckFailed:
+            pass  # the smallest case is kept
         except Flaky:
-            if self._smallest is not None:
-                known = Failure(str(self._smallest[1]), self._smallest[0])
-        return Failure(f"{known.message} (not every time: run once more, the same case passed)", known.scenario)
+            is_flaky = True
+        failure = self._known
+        if self._smallest is not None:
+            scenario, error = self._smallest
+            failure = Failure(str(error), scenario)
+        if is_flaky or self._smallest is None:
+            message = f"{failure.message} (not every time: run once more, the same case passed)"
+            return Failure(message, failure.scenario)
+        return failure
 
     def _check_one(self, scenario: Scenario) -> None:
         if self._smallest is None:
             if scenario == self._first:
                 self._try(scenario)
-        elif time.monotonic() <= self._deadline:
+        elif time.monotonic() > self._deadline:
+            raise StopDrawing
+        else:
             self._try(scenario)
-        elif scenario == self._smallest[0]:
-            raise self._smallest[1]
 
     def _try(self, scenario: Scenario) -> None:
         try:

@@ -28,10 +28,12 @@ _EOS_STRIDES = (0, 11, 5, 3)
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
 """Hypothesis favours the first of a list, so that float32, where most properties bite, comes up in half of the runs."""
 
-_MIN_PROMPT_TOKENS = (1, 1, 1, 1, 1, 300)
-"""Now and then a prompt is repeated up to such a length: past position 256 bfloat16 has no odd integers."""
+_IS_LONG = (False, False, False, False, False, True)
 
 MAX_PROMPT_TOKENS = 40
+NUM_LONG_PROMPT_TOKENS = 300
+"""Now and then a prompt is repeated until it has as many: past position 256 bfloat16 has no odd integers."""
+
 MAX_OUTPUT_TOKENS = 10
 MAX_REQUESTS = 5
 
@@ -73,12 +75,22 @@ def texts() -> st.SearchStrategy[str]:
 
 
 @st.composite
-def requests(draw: Draw, vocab_size: int, max_prompt_tokens: int, max_tokens: int) -> RequestSpec:
-    """Draws one request; id 0, padding and end-of-sequence ids may stand inside its prompt."""
+def requests(
+    draw: Draw, vocab_size: int, max_prompt_tokens: int, max_tokens: int, num_long_prompt_tokens: int = 0
+) -> RequestSpec:
+    """Draws one request; id 0, padding and end-of-sequence ids may stand inside its prompt.
+
+    Args:
+        draw: Gives drawn values; Hypothesis passes it.
+        vocab_size: Token ids lie below it.
+        max_prompt_tokens: Most tokens of a prompt that is not repeated.
+        max_tokens: Most output tokens.
+        num_long_prompt_tokens: Some prompts are repeated until they have as many tokens; 0 repeats none.
+    """
     token_ids = st.integers(0, vocab_size - 1)
     prompt = draw(st.lists(token_ids, min_size=1, max_size=max_prompt_tokens), label="prompt")
-    min_prompt_tokens = draw(st.sampled_from(_MIN_PROMPT_TOKENS), label="min_prompt_tokens")
-    prompt *= -(-min_prompt_tokens // len(prompt))
+    if num_long_prompt_tokens and draw(st.sampled_from(_IS_LONG), label="is_long"):
+        prompt = (prompt * num_long_prompt_tokens)[:num_long_prompt_tokens]
     positions = st.integers(1, max(1, len(prompt) - 1))
     cuts = draw(st.sets(positions, max_size=3), label="cuts") if len(prompt) > 1 else set()
     return RequestSpec(
@@ -93,7 +105,7 @@ def requests(draw: Draw, vocab_size: int, max_prompt_tokens: int, max_tokens: in
 def scenarios(draw: Draw, dtypes: tuple[str, ...] = _DTYPES) -> Scenario:
     """Draws a scenario; the empty draw is one request of one token on the simplest model."""
     spec = draw(checkpoint_specs(), label="checkpoint")
-    one_request = requests(spec.vocab_size, MAX_PROMPT_TOKENS, MAX_OUTPUT_TOKENS)
+    one_request = requests(spec.vocab_size, MAX_PROMPT_TOKENS, MAX_OUTPUT_TOKENS, NUM_LONG_PROMPT_TOKENS)
     return Scenario(
         requests=tuple(draw(st.lists(one_request, min_size=1, max_size=MAX_REQUESTS), label="requests")),
         dtype=draw(st.sampled_from(dtypes), label="dtype"),
@@ -106,7 +118,7 @@ def scenarios(draw: Draw, dtypes: tuple[str, ...] = _DTYPES) -> Scenario:
 @st.composite
 def model_scenarios(draw: Draw, vocab_size: int, dtypes: tuple[str, ...] = ("float32",)) -> Scenario:
     """Draws a scenario for a checkpoint that exists already."""
-    one_request = requests(vocab_size, MAX_PROMPT_TOKENS, MAX_OUTPUT_TOKENS)
+    one_request = requests(vocab_size, MAX_PROMPT_TOKENS, MAX_OUTPUT_TOKENS, NUM_LONG_PROMPT_TOKENS)
     return Scenario(
         requests=tuple(draw(st.lists(one_request, min_size=1, max_size=MAX_REQUESTS), label="requests")),
         dtype=draw(st.sampled_from(dtypes), label="dtype"),

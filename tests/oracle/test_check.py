@@ -15,7 +15,7 @@ from oracle.verdicts import Failure, Verdict
 from refinfer.errors import RefinferError
 
 MODES = ("none", "static", "continuous")
-NUM_EXAMPLES = 40
+NUM_EXAMPLES = 25
 
 
 def holds(case, mode):
@@ -169,11 +169,10 @@ def test_failure_that_comes_and_goes_does_not_end_the_run():
             raise LogitsMismatch(message)
         return Observation()
 
-    cells, _ = run(prop("flaky", fails_every_other_time), prop("good", holds))
-    failures = [cell.failure for (name, _), cell in cells.items() if name == "flaky" and cell.failure]
-    assert failures
-    assert all(failure.message.startswith("sometimes") for failure in failures)
-    assert any("not every time" in failure.message for failure in failures)
+    cells, _ = run(prop("flaky", fails_every_other_time, modes=("none",)), prop("good", holds))
+    failure = cells["flaky", "none"].failure
+    assert failure is not None
+    assert failure.message.startswith("sometimes (not every time")
     assert cells["good", "continuous"].verdict is Verdict.PASS
 
 
@@ -235,7 +234,7 @@ def test_interrupted_run_shrinks_nothing():
         return fails_on_three_tokens(case, mode)
 
     cells, checker = run(
-        prop("bad", fails_and_counts, modes=("none",)), prop("interrupted", interrupting(30), modes=("none",))
+        prop("bad", fails_and_counts, modes=("none",)), prop("interrupted", interrupting(20), modes=("none",))
     )
     assert checker.interrupted
     failure = cells["bad", "none"].failure
@@ -262,8 +261,8 @@ def test_run_interrupted_while_shrinking_keeps_every_failure():
 
 
 def test_same_seed_gives_the_same_cells():
-    first, _ = run(prop("bad", fails_on_three_tokens), prop("good", holds), seed=5)
-    second, _ = run(prop("bad", fails_on_three_tokens), prop("good", holds), seed=5)
+    first, _ = run(prop("bad", fails_on_three_tokens, modes=("none",)), prop("good", holds), seed=5)
+    second, _ = run(prop("bad", fails_on_three_tokens, modes=("none",)), prop("good", holds), seed=5)
     assert first == second
 
 

@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from oracle.errors import LogitsMismatch, MismatchError, TokenMismatch
 from oracle.metamorphic_properties import check_alone_equals_batched, check_chunked_prefill, check_order
 from oracle.scenario import RequestSpec, Scenario
+
+FEW = settings(max_examples=max(5, settings().max_examples // 4))
+"""A dependence shows at once or never."""
 
 ALL_CHECKS = (check_alone_equals_batched, check_order, check_chunked_prefill)
 
@@ -23,6 +26,7 @@ def only_together(change):
     return corrupt
 
 
+@FEW
 @given(data=st.data())
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_a_right_subject_passes_every_metamorphic_property(data, dtype, scripted_case, scripted_requests):
@@ -32,6 +36,7 @@ def test_a_right_subject_passes_every_metamorphic_property(data, dtype, scripted
         assert check(case, "none").num_near_ties == 0
 
 
+@FEW
 @given(data=st.data())
 @pytest.mark.parametrize("check", [check_alone_equals_batched, check_order])
 def test_a_row_that_depends_on_its_company_is_seen(data, check, scripted_case, scripted_requests):
@@ -42,6 +47,7 @@ def test_a_row_that_depends_on_its_company_is_seen(data, check, scripted_case, s
         check(scripted_case(Scenario(requests=tuple(requests), checkpoint=None), corrupt), "none")
 
 
+@FEW
 @given(data=st.data())
 @pytest.mark.parametrize("check", [check_alone_equals_batched, check_order])
 @pytest.mark.parametrize("is_longer_together", [True, False])
@@ -127,6 +133,7 @@ def test_two_tokens_that_are_no_near_tie_are_refused(tied_case):
         check_alone_equals_batched(tied_case(0.5), "none")
 
 
+@FEW
 @given(data=st.data())
 def test_a_prompt_that_depends_on_its_cuts_is_seen(data, scripted_case, scripted_requests):
     requests = data.draw(st.lists(scripted_requests, min_size=1, max_size=3))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from oracle.errors import LogitsMismatch, MismatchError, OutcomeMismatch, TokenMismatch
@@ -18,6 +18,9 @@ from oracle.reference_properties import (
     check_witness_logits,
 )
 from oracle.scenario import RequestSpec, Scenario
+
+FEW = settings(max_examples=max(5, settings().max_examples // 4))
+"""Each way of spoiling a record shows at once or never."""
 
 LOGITS_CHECKS = {"float32": check_reference_logits, "float64": check_witness_logits}
 
@@ -95,6 +98,7 @@ def draw_spoilable(scripted_case, scripted_requests):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@FEW
 @given(data=st.data())
 def test_right_records_pass_every_property(data, dtype, scripted_case, draw_spoilable):
     scenario, _, _ = draw_spoilable(data, dtype=dtype)
@@ -103,6 +107,7 @@ def test_right_records_pass_every_property(data, dtype, scripted_case, draw_spoi
         check(case, "none")
 
 
+@FEW
 @given(data=st.data())
 def test_greedy_tokens_sees_a_changed_token_at_its_place(data, scripted_case, draw_spoilable):
     scenario, index, place = draw_spoilable(data)
@@ -114,6 +119,7 @@ def test_greedy_tokens_sees_a_changed_token_at_its_place(data, scripted_case, dr
     assert f"request {index}" in str(caught.value)
 
 
+@FEW
 @given(data=st.data())
 def test_a_token_changed_together_with_its_scores_is_seen_by_scores_and_tokens(data, scripted_case, draw_spoilable):
     """The subject's own best is its token again, but neither is the reference's."""
@@ -130,6 +136,7 @@ def test_a_token_changed_together_with_its_scores_is_seen_by_scores_and_tokens(d
         assert caught.value.row == place
 
 
+@FEW
 @given(data=st.data())
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_logits_checks_see_one_perturbed_score(data, dtype, scripted_case, draw_spoilable):
@@ -144,6 +151,7 @@ def test_logits_checks_see_one_perturbed_score(data, dtype, scripted_case, draw_
     assert (caught.value.row, caught.value.token_id) == (place, token_id)
 
 
+@FEW
 @given(data=st.data())
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize(
@@ -165,6 +173,7 @@ def test_every_check_of_logits_sees_a_value_that_is_not_finite(
     assert caught.value.row == place
 
 
+@FEW
 @given(data=st.data())
 def test_stopping_sees_a_missing_last_token(data, scripted_case, draw_spoilable):
     scenario, index, _ = draw_spoilable(data, min_outputs=2)
@@ -174,6 +183,7 @@ def test_stopping_sees_a_missing_last_token(data, scripted_case, draw_spoilable)
         check_stopping(scripted_case(scenario, corrupt), "none")
 
 
+@FEW
 @given(data=st.data())
 def test_stopping_sees_a_token_too_many(data, scripted_case, draw_spoilable):
     scenario, index, _ = draw_spoilable(data)
@@ -183,6 +193,7 @@ def test_stopping_sees_a_token_too_many(data, scripted_case, draw_spoilable):
         check_stopping(scripted_case(scenario, corrupt), "none")
 
 
+@FEW
 @given(data=st.data())
 def test_stopping_sees_another_reason(data, scripted_case, draw_spoilable):
     scenario, index, _ = draw_spoilable(data)
@@ -192,6 +203,7 @@ def test_stopping_sees_another_reason(data, scripted_case, draw_spoilable):
         check_stopping(scripted_case(scenario, spoil(index, finish_reason=lambda _: reason)), "none")
 
 
+@FEW
 @given(data=st.data())
 @pytest.mark.parametrize("change", [without, doubled], ids=["dropped", "doubled"])
 @pytest.mark.parametrize("name", ["output_token_ids", "logits"])
@@ -203,6 +215,7 @@ def test_tokens_and_rows_that_differ_in_number_are_seen(data, change, name, scri
             check(scripted_case(scenario, corrupt), "none")
 
 
+@FEW
 @given(data=st.data())
 def test_a_token_left_out_together_with_its_row_is_seen(data, scripted_case, draw_spoilable):
     """What follows it was computed after another prefix."""
@@ -216,6 +229,7 @@ def test_a_token_left_out_together_with_its_row_is_seen(data, scripted_case, dra
     assert caught.value.row == place
 
 
+@FEW
 @given(data=st.data())
 def test_two_exchanged_positions_are_seen_at_the_first(data, scripted_case, draw_spoilable):
     scenario, index, place = draw_spoilable(data, min_outputs=2)
@@ -229,6 +243,7 @@ def test_two_exchanged_positions_are_seen_at_the_first(data, scripted_case, draw
         assert caught.value.row == min(place, other)
 
 
+@FEW
 @given(data=st.data())
 @pytest.mark.parametrize("check", [check_reference_logits, check_greedy_tokens, check_stopping, check_reference_bits])
 def test_answers_handed_to_each_others_requests_are_seen(data, check, scripted_case, draw_spoilable):
@@ -241,6 +256,7 @@ def test_answers_handed_to_each_others_requests_are_seen(data, check, scripted_c
         check(scripted_case(scenario, lambda records: list(exchanged(index, other)(records))), "none")
 
 
+@FEW
 @given(data=st.data())
 @pytest.mark.parametrize("change", [without, doubled], ids=["dropped", "doubled"])
 def test_another_number_of_answers_than_of_requests_is_seen(data, change, scripted_case, draw_spoilable):

@@ -2,20 +2,22 @@
 
 from collections import Counter
 from itertools import product
+from unittest import mock
 
 import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
+from oracle.check import Checker, CheckSettings
 from oracle.checkpoints import CheckpointSpec
 from oracle.scenario import RequestSpec, Scenario
-from oracle.search import draw_scenarios
 from oracle.strategies import checkpoint_specs, model_scenarios, requests, scenarios, texts
+from oracle.subjects import MODES
 from oracle.tiny_tokenizer import SPECIAL_TOKENS
 
 ROPE_TYPES = ("default", "linear", "llama3")
 
-EXACTLY = settings(database=None)
+EXACTLY = settings(database=None, report_multiple_bugs=False)
 
 
 @given(scenario=scenarios())
@@ -42,6 +44,7 @@ def test_eos_token_ids_are_in_the_vocabulary(spec):
 def test_requests_keep_to_the_vocabulary_they_are_given(vocab_size, data):
     request = data.draw(requests(vocab_size, max_prompt_tokens=3, max_tokens=2))
     assert max(request.prompt_token_ids) < vocab_size
+    assert len(request.prompt_token_ids) <= 3
     assert 1 <= request.max_tokens <= 2
 
 
@@ -96,10 +99,19 @@ def test_model_shrinks_to_what_a_failure_needs(condition, changes):
 
 
 @pytest.fixture(scope="module")
-def two_hundred():
-    """The first 200 scenarios of a check."""
+def two_hundred(scripted_case):
+    """The first 200 cases of a check."""
     drawn: list[Scenario] = []
-    draw_scenarios(scenarios(), drawn.append, num_examples=200, seed=0)
+
+    def remember(scenario, folder):
+        assert folder is None
+        drawn.append(scenario)
+        return scripted_case(scenario)
+
+    settings = CheckSettings(MODES, scenarios(), folder=None, num_examples=200, seed=0, properties=())
+    with mock.patch("oracle.check.Case", remember):
+        Checker(settings).run()
+    assert len(drawn) == 200
     return drawn
 
 
