@@ -9,6 +9,7 @@ PROMISED = {
     "CompletionOutput",
     "EngineConfig",
     "LLM",
+    "Logprob",
     "RequestOutput",
     "SamplingParams",
     "load_model",

@@ -1,5 +1,6 @@
 import json
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ def rows(name):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_weight_files_read_back_through_the_safetensors_library(tmp_path, dtype, num_shards):
     write_weights(tmp_path, SHAPES, rows, dtype=dtype, num_shards=num_shards)
-    stored = {}
+    stored: dict[str, Any] = {}
     for name in weight_file_names(num_shards):
         part = safetensors.torch.load_file(tmp_path / name)
         assert not stored.keys() & part.keys()

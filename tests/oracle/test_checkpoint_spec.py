@@ -1,6 +1,7 @@
 import json
 import math
 from dataclasses import asdict, fields, replace
+from typing import Any
 
 import pytest
 from transformers import LlamaConfig
@@ -51,8 +52,8 @@ def test_every_field_changes_the_digest():
 
 
 def test_digest_survives_json():
-    raw = json.loads(json.dumps(asdict(OTHER_VALUES)))
-    again = CheckpointSpec(**{name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()})
+    raw: dict[str, Any] = json.loads(json.dumps(asdict(OTHER_VALUES)))
+    again = CheckpointSpec(**{**raw, "eos_token_ids": tuple(raw["eos_token_ids"])})
     assert again == OTHER_VALUES
     assert again.digest == OTHER_VALUES.digest
 
