@@ -6,6 +6,7 @@ that compares them passes with almost any fault in it.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from torch import Tensor
@@ -20,7 +21,7 @@ MIN_EARLY_SHARE = 0.2
 LogitsOf = Callable[[list[int]], np.ndarray | Tensor]
 """Gives the logits of every position of one prompt, [tokens, vocab]."""
 
-_NUM_LAST_TOKENS = 16
+_NUM_LAST_TOKENS = 32
 _NUM_CONTEXTS = 4
 _PROMPT_LENGTH = 24
 
@@ -61,19 +62,18 @@ def measure_sensitivity(logits: LogitsOf, vocab_size: int, *, seed: int = 0) -> 
     draws = np.random.Generator(np.random.Philox(key=seed))
     repeats_input, differs_by_context, differs_early = [], [], []
     for _ in range(_NUM_LAST_TOKENS):
-        prompts = draws.integers(0, vocab_size, (_NUM_CONTEXTS, _PROMPT_LENGTH))
-        prompts[:, -1] = prompts[0, -1]
+        last, *others = draws.permutation(vocab_size)
+        # Contexts have no token in common, unless the vocabulary is too small for that.
+        contexts = np.resize(others, (_NUM_CONTEXTS, _PROMPT_LENGTH - 1))
+        prompts = np.insert(contexts, _PROMPT_LENGTH - 1, last, axis=1)
         best = np.array([_best_tokens(logits, prompt) for prompt in prompts])
         repeats_input.append(best == prompts)
-        pairs = np.triu_indices(_NUM_CONTEXTS, 1)
-        differs_by_context.append((best[:, None, -1] != best[None, :, -1])[pairs])
-        changed = prompts.copy()
-        columns = draws.integers(0, _PROMPT_LENGTH // 4, _NUM_CONTEXTS)
-        steps = draws.integers(1, vocab_size, _NUM_CONTEXTS)
-        rows = np.arange(_NUM_CONTEXTS)
-        changed[rows, columns] = (changed[rows, columns] + steps) % vocab_size
-        best_changed = np.array([_best_tokens(logits, prompt) for prompt in changed])
-        differs_early.append((best != best_changed)[:, _PROMPT_LENGTH // 2 :])
+        differs_by_context += [one != other for one, other in combinations(best[:, -1], 2)]
+        changed = prompts[0].copy()
+        position, step = draws.integers(_PROMPT_LENGTH // 4), draws.integers(1, vocab_size)
+        changed[position] = (changed[position] + step) % vocab_size
+        differs = best[0] != np.array(_best_tokens(logits, changed))
+        differs_early.append(differs[_PROMPT_LENGTH // 2 :])
     return Sensitivity(
         input_share=float(np.mean(repeats_input)),
         context_share=float(np.mean(differs_by_context)),

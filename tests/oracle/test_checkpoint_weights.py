@@ -29,10 +29,13 @@ EVERYTHING = CheckpointSpec(
 )
 
 SHA256_BY_NAME = {
-    "everything": (EVERYTHING, "?"),
-    "untied": (replace(EVERYTHING, tie_word_embeddings=False), "?"),
-    "single head": (CheckpointSpec(num_heads=1), "?"),
-    "usual": (CheckpointSpec(sensitive=False), "?"),
+    "everything": (EVERYTHING, "2753f7e7ac4c180eb21a72753eefed2bd6793c12056de52348e172df7d9c8190"),
+    "untied": (
+        replace(EVERYTHING, tie_word_embeddings=False),
+        "2c44c94d2e0c9eb74047ce9083a11260d95cea145c65ff46debce272235697e7",
+    ),
+    "single head": (CheckpointSpec(num_heads=1), "b9336ea9be6dcfbe4b433d5c40efc4e399fbd84599cb6231712a5dec35541b0b"),
+    "usual": (CheckpointSpec(sensitive=False), "30d8f70308e2ffe3e8b8336d3ef7be13b5b0d74c7cd70678b923ebff5a48f1db"),
 }
 
 

@@ -44,11 +44,12 @@ def contents(folder):
 @pytest.mark.parametrize(
     ("dtype", "sha256"),
     [
-        ("float32", "?"),
-        ("float64", "?"),
-        ("bfloat16", "?"),
-        ("float16", "?"),
+        ("float32", "b648bdb51d39aa92c4a81208cd9cbb1f44bbf83425550112017c5300921a20b7"),
+        ("float64", "a8541c0716c5e1ba114fdcb42a9ec763528c9168f8d2c7a46362f5a7409b14a4"),
+        ("bfloat16", "b5791460f943268d193960d4e53175d0c8919f129856e9a7d68f46f3cd4558c1"),
+        ("float16", "7ede6c4e3eec76fded420787f30c3ba4e4d007f28ea05b9ddaab510cc355d917"),
     ],
+    ids=["float32", "float64", "bfloat16", "float16"],
 )
 def test_weight_file_has_the_same_bytes_on_every_machine(tmp_path, dtype, sha256):
     write_checkpoint(CheckpointSpec(dtype=dtype, mlp_bias=True, num_near_tied_rows=4), tmp_path)
