@@ -71,12 +71,12 @@ def test_case_refuses_records_of_other_requests():
     case = Case(SCENARIO)
     reversed_records, one_record = case.records_in_order("none", (2, 1, 0)), case.records_in_order("none", (0,))
     with (
-        mock.patch.object(RefinferSubject, "run", lambda _self, _requests: reversed_records),
+        mock.patch.object(RefinferSubject, "run", return_value=reversed_records),
         pytest.raises(OutcomeMismatch, match="request 0: another prompt ran"),
     ):
         case.records("static")
     with (
-        mock.patch.object(RefinferSubject, "run", lambda _self, _requests: one_record),
+        mock.patch.object(RefinferSubject, "run", return_value=one_record),
         pytest.raises(OutcomeMismatch, match="3 requests were given and 1 records came back"),
     ):
         case.records("static")
@@ -101,7 +101,7 @@ def test_reference_runs_in_the_dtype_of_the_scenario(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_float32_is_judged_by_the_reference_and_every_other_dtype_by_the_witness(dtype):
-    """In float64 the reference itself computes in float32 here and there; in half precision it is as rough as we are."""
+    """In float64 the reference computes partly in float32; in half precision it is as rough as the subject."""
     case = Case(replace(SCENARIO, dtype=dtype))
     referee = case.reference_logits(TOKENS) if dtype == "float32" else case.witness_logits(TOKENS)
     assert case.referee_logits(TOKENS) is referee

@@ -47,7 +47,7 @@ def test_every_way_is_tried_on_a_copy(folder):
 
 def test_loader_that_accepts_a_broken_checkpoint_is_seen(folder):
     with (
-        mock.patch.object(loader_properties, "load_model", lambda _folder: None),
+        mock.patch.object(loader_properties, "load_model", return_value=None),
         pytest.raises(OutcomeMismatch, match="the broken checkpoint loaded"),
     ):
         check_breakages(folder)

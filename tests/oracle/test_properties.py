@@ -17,6 +17,7 @@ def raising(error):
     """A property that raises."""
 
     def check(case, mode):
+        del case, mode
         raise error
 
     return Property("bad", "Does it hold?", check)
@@ -47,7 +48,7 @@ def test_every_mode_is_held_to_the_reference_in_every_dtype():
 
 
 def test_observe_gives_what_a_property_saw(scripted_case):
-    prop = Property("good", "Does it hold?", lambda case, mode: Observation(num_positions=len(mode)))
+    prop = Property("good", "Does it hold?", lambda _case, mode: Observation(num_positions=len(mode)))
     assert observe(prop, scripted_case(SCENARIO), "none").num_positions == 4
 
 
