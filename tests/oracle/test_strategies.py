@@ -5,7 +5,7 @@ from itertools import product
 from unittest import mock
 
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from oracle.check import Checker, CheckSettings
@@ -17,7 +17,7 @@ from oracle.tiny_tokenizer import SPECIAL_TOKENS
 
 ROPE_TYPES = ("default", "linear", "llama3")
 
-EXACTLY = settings(database=None, report_multiple_bugs=False)
+EXACTLY = settings(database=None, phases=(Phase.generate, Phase.shrink))
 
 
 @given(scenario=scenarios())

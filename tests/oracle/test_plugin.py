@@ -1,0 +1,84 @@
+"""The plugin does nothing until it is asked, and then loads one profile and says so."""
+
+import os
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from oracle.plugin import PROFILES
+
+SHOWS_SETTINGS = """
+from hypothesis import settings
+
+def test_settings():
+    print("max_examples", settings().max_examples, "derandomize", settings().derandomize)
+"""
+
+
+@pytest.fixture
+def run_pytest(tmp_path):
+    """Runs pytest on a test that shows the settings in force, in a project of its own; gives status and output."""
+
+    def run(*arguments):
+        (tmp_path / "test_settings.py").write_text(SHOWS_SETTINGS, encoding="utf-8")
+        # Where this project is installed its entry point has loaded the plugin, which must not be loaded twice.
+        command = [sys.executable, "-m", "pytest", "-s", "-p", "no:oracle", "-p", "oracle.plugin", *arguments]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_plugin_is_inert_without_its_option(run_pytest):
+    status, output = run_pytest()
+    assert status == 0
+    assert "max_examples 100 derandomize False" in output
+    assert "oracle:" not in output
+
+
+def test_profile_is_loaded_and_named_in_the_header(run_pytest):
+    status, output = run_pytest("--oracle-profile=quick")
+    assert status == 0
+    assert f"max_examples {PROFILES['quick'].max_examples} derandomize True" in output
+    assert "oracle: profile quick, 25 examples for each property" in output
+
+
+def test_plugin_refuses_a_profile_that_does_not_exist(run_pytest):
+    status, output = run_pytest("--oracle-profile=huge")
+    assert status == 4
+    assert "invalid choice: 'huge'" in output
+
+
+@pytest.mark.parametrize("name", ["quick", "ci"])
+def test_profile_that_must_not_vary_draws_the_same_cases_every_time(name):
+    assert PROFILES[name].derandomize
+    assert PROFILES[name].database is None
+
+
+def test_profiles_grow():
+    assert PROFILES["quick"].max_examples < PROFILES["ci"].max_examples < PROFILES["deep"].max_examples
+
+
+def test_no_profile_has_a_deadline():
+    """A busy machine is no failure."""
+    assert {profile.deadline for profile in PROFILES.values()} == {None}
+
+
+def test_plugin_imports_neither_torch_nor_transformers():
+    code = "import oracle.plugin, sys; print(*sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_installing_the_project_registers_the_plugin(request):
+    project = tomllib.loads((request.config.rootpath / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"]["pytest11"] == {"oracle": "oracle.plugin"}
