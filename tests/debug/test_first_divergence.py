@@ -1,0 +1,144 @@
+"""The script names what a planted fault breaks, and nothing where nothing is planted."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from debug.first_divergence import DEMONSTRATION, EXIT_AGREES, EXIT_PARTS, EXIT_USAGE, main
+from oracle.case import Case
+from oracle.faults import FAULTS
+
+LAYER = "model.layers.0"
+ATTENTION = f"{LAYER}.self_attn"
+
+
+def run(capsys, *arguments):
+    """The exit status and what was printed, both streams."""
+    status = main(arguments)
+    captured = capsys.readouterr()
+    return status, captured.out + captured.err
+
+
+def test_no_module_parts_where_nothing_is_planted(capsys):
+    status, text = run(capsys)
+    assert status == EXIT_AGREES
+    assert [line.split(":")[0] for line in text.splitlines()[:5]] == [
+        "alone",
+        "chunked",
+        "none",
+        "static",
+        "continuous",
+    ]
+    assert "no module parts" in text
+
+
+@pytest.mark.parametrize(
+    ("fault", "way", "place"),
+    [
+        ("norm_epsilon", "alone", f"{LAYER}.input_layernorm, position 0"),
+        ("activation_gelu", "alone", f"{LAYER}.mlp.down_proj, position 0"),
+        ("gate_and_up_swapped", "alone", f"{LAYER}.mlp.down_proj, position 0"),
+        ("rope_adjacent_pairs", "alone", f"{ATTENTION}.rotated_queries, position 1"),
+        ("legacy_rope_scaling_missed", "alone", f"{ATTENTION}.rotated_queries, position 1"),
+        ("biases_left_zero", "alone", f"{ATTENTION}.q_proj, position 0"),
+        ("tie_flag_ignored", "alone", "lm_head, position 0"),
+        ("kv_heads_tiled", "alone", f"{ATTENTION}.per_head_output, position 0"),
+        ("causal_mask_top_left", "chunked", f"{ATTENTION}.per_head_output, position 5"),
+        ("chunk_positions_restart", "chunked", "position_ids, position 5"),
+        ("padding_attended", "static", f"{ATTENTION}.per_head_output, position 0"),
+        ("shared_positions_under_padding", "static", "position_ids, position 1"),
+        ("ended_rows_compacted", "static", "input_ids, position 16"),
+        ("growth_loses_newest_token", "continuous", f"{ATTENTION}.per_head_output, position 16"),
+        ("rows_mapped_in_old_order", "continuous", "step_logits, position 16"),
+    ],
+)
+def test_a_planted_fault_is_found_where_it_was_planted(capsys, fault, way, place):
+    status, text = run(capsys, "--fault", fault, "--ways", way)
+    assert status == EXIT_PARTS
+    assert f"first divergence at {place}:" in text
+    assert "the subject is off" in text
+    assert FAULTS[fault].bug in text
+
+
+def test_ways_are_tried_from_the_simplest_on(capsys):
+    _, text = run(capsys, "--fault", "chunk_positions_restart")
+    assert text.index("alone: nothing differs") < text.index("chunked: step 1, request 1: first divergence")
+    assert "continuous:" not in text
+
+
+def test_a_step_that_runs_other_tokens_is_told(capsys):
+    status, text = run(capsys, "--fault", "ended_cache_handed_on", "--ways", "continuous")
+    assert status == EXIT_PARTS
+    assert "3 tokens ran, where the requests of the step have [1, 5] to run" in text
+
+
+def test_figures_around_the_divergence_are_shown(capsys):
+    _, text = run(capsys, "--fault", "kv_heads_tiled", "--ways", "alone")
+    assert "rotated_keys" in text
+    assert "lm_head" not in text
+
+
+def test_all_figures_are_shown_where_they_are_wanted(capsys):
+    status, text = run(capsys, "--all", "--ways", "alone")
+    assert status == EXIT_AGREES
+    assert all(name in text for name in ("position_ids", "rotated_keys", "model.layers.1", "lm_head"))
+
+
+def test_a_saved_case_is_read(capsys, tmp_path):
+    path = tmp_path / "case.json"
+    path.write_text(DEMONSTRATION.to_json(), encoding="utf-8")
+    status, text = run(capsys, str(path), "--fault", "norm_epsilon", "--ways", "continuous")
+    assert status == EXIT_PARTS
+    assert "input_layernorm" in text
+
+
+def test_prompts_run_on_a_checkpoint_that_is_named(capsys):
+    case = Case(DEMONSTRATION)
+    arguments = ("--model", str(case.folder), "--ids", "1,2,3", "--ids", "4", "--max-tokens", "2", "--dtype", "float64")
+    status, text = run(capsys, *arguments, "--ways", "alone,static")
+    assert status == EXIT_AGREES
+    assert "alone: nothing differs in 2 steps" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.json"], "nowhere.json cannot be read"),
+        (["--ids", "1,2"], "give a case, or --model together with --ids"),
+        (["--model", "somewhere"], "give a case, or --model together with --ids"),
+        (["case.json", "--ids", "1"], "give a case, or --model together with --ids"),
+        (["--model", "somewhere", "--ids", "one"], "--ids 'one' are no token ids"),
+        (["--model", "somewhere", "--ids", "1", "--max-tokens", "0"], "max_tokens"),
+        (["--ways", "paged"], "way 'paged' is unknown"),
+    ],
+)
+def test_first_divergence_refuses_in_one_line(capsys, arguments, message):
+    status, text = run(capsys, *arguments)
+    assert status == EXIT_USAGE
+    assert message in text
+    assert len(text.splitlines()) == 1
+
+
+def test_first_divergence_refuses_a_model_beside_a_case_that_makes_its_own(capsys, tmp_path):
+    path = tmp_path / "case.json"
+    path.write_text(DEMONSTRATION.to_json(), encoding="utf-8")
+    status, text = run(capsys, str(path), "--model", "somewhere")
+    assert status == EXIT_USAGE
+    assert "leave --model away" in text
+
+
+def test_first_divergence_runs_as_a_script(request):
+    root = request.config.rootpath
+    finished = subprocess.run(
+        [sys.executable, "debug/first_divergence.py", "--ways", "alone", "--fault", "norm_epsilon"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},  # the checkout, also where something else is installed
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert finished.returncode == EXIT_PARTS, finished.stderr
+    assert "input_layernorm" in finished.stdout
+    assert not finished.stderr
