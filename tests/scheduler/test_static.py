@@ -43,7 +43,8 @@ class StaticSchedulerLife(RuleBasedStateMachine):
             rows[place].finish_reason = rows[place].finish_reason or FinishReason.STOP
 
     @rule(order=st.randoms())
-    def caller_may_shuffle_its_rows(self, order):
+    def fail_after_shuffling_the_rows(self, order):
+        """A step that failed is scheduled once more; nobody is lost by it, and the list is the caller's."""
         order.shuffle(self.scheduled())
         self.scheduled()
 
@@ -99,3 +100,12 @@ def test_static_scheduler_gives_no_rows_when_nobody_came():
     scheduler = StaticScheduler(2)
     assert scheduler.schedule() == []
     assert not scheduler.has_unfinished_requests()
+
+
+def test_rows_of_a_step_are_the_callers_own_list(make_state):
+    scheduler = StaticScheduler(2)
+    states = [make_state("a"), make_state("b")]
+    for state in states:
+        scheduler.add(state)
+    scheduler.schedule().reverse()
+    assert scheduler.schedule() == states
