@@ -98,3 +98,12 @@ def test_continuous_scheduler_gives_no_rows_when_nobody_came():
     scheduler = ContinuousScheduler(2)
     assert scheduler.schedule() == []
     assert not scheduler.has_unfinished_requests()
+
+
+def test_rows_of_a_step_are_the_callers_own_list(make_state):
+    scheduler = ContinuousScheduler(2)
+    states = [make_state("a"), make_state("b")]
+    for state in states:
+        scheduler.add(state)
+    scheduler.schedule().reverse()
+    assert scheduler.schedule() == states

@@ -100,3 +100,12 @@ def test_static_scheduler_gives_no_rows_when_nobody_came():
     scheduler = StaticScheduler(2)
     assert scheduler.schedule() == []
     assert not scheduler.has_unfinished_requests()
+
+
+def test_rows_of_a_step_are_the_callers_own_list(make_state):
+    scheduler = StaticScheduler(2)
+    states = [make_state("a"), make_state("b")]
+    for state in states:
+        scheduler.add(state)
+    scheduler.schedule().reverse()
+    assert scheduler.schedule() == states
