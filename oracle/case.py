@@ -1,5 +1,6 @@
 """What the properties of one scenario share: subjects, reference, witness, and their runs, each made once."""
 
+import json
 import shutil
 import tempfile
 import weakref
@@ -78,6 +79,17 @@ class Case:
             )
         return self._subject_by_mode[mode]
 
+    @property
+    def eos_token_ids(self) -> tuple[int, ...]:
+        """What the checkpoint's files name as end-of-sequence ids, read without the subject's help."""
+        for name in ("generation_config.json", "config.json"):
+            path = self.folder / name
+            content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            value = content.get("eos_token_id")
+            if value is not None:
+                return tuple(value) if isinstance(value, list) else (value,)
+        return ()
+
     def records(self, mode: str) -> list[RequestRecord]:
         """Runs the scenario in a mode."""
         return self.records_in_order(mode, tuple(range(len(self.scenario.requests))))
@@ -86,12 +98,13 @@ class Case:
         """Runs some of the requests in some order; one record for each, in that order.
 
         Raises:
-            OutcomeMismatch: The records do not belong to the requests.
+            OutcomeMismatch: The records do not belong to the requests, or too many of them ran together.
         """
         if (mode, order) not in self._records_by_run:
             requests = [self.scenario.requests[index] for index in order]
             records = self.subject(mode).run(requests)
             _check_belonging(requests, records, mode)
+            _check_batch_sizes(records, self.scenario.max_num_seqs, mode)
             self._records_by_run[mode, order] = records
         return self._records_by_run[mode, order]
 
@@ -142,3 +155,11 @@ def _check_belonging(requests: Sequence[RequestSpec], records: Sequence[RequestR
                 f"{record.prompt_token_ids} instead of {request.prompt_token_ids}"
             )
             raise OutcomeMismatch(message, index=index, prompt_token_ids=record.prompt_token_ids)
+
+
+def _check_batch_sizes(records: Sequence[RequestRecord], max_num_seqs: int, mode: str) -> None:
+    for index, record in enumerate(records):
+        largest = max(record.batch_sizes, default=0)
+        if largest > max_num_seqs:
+            message = f"{mode}, request {index}: ran in a step of {largest} requests; max_num_seqs is {max_num_seqs}"
+            raise OutcomeMismatch(message, index=index, batch_size=largest)

@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-from safetensors.numpy import load_file, save_file
+import torch
+from safetensors.torch import load_file, save_file
 
 from oracle.case import Case
 from oracle.errors import OutcomeMismatch
@@ -57,7 +57,7 @@ def drop_weight(folder: Path) -> None:
 def add_weight(folder: Path) -> None:
     """Puts a weight into a file that no Llama has."""
     path = _weight_file(folder)
-    save_file({**load_file(path), "model.extra.weight": np.zeros(2, np.float32)}, path)
+    save_file({**load_file(path), "model.extra.weight": torch.zeros(2)}, path)
 
 
 def widen_weight(folder: Path) -> None:
@@ -65,7 +65,7 @@ def widen_weight(folder: Path) -> None:
     path = _weight_file(folder)
     weights = load_file(path)
     name = min(weights)
-    weights[name] = np.concatenate([weights[name], weights[name][:1]])
+    weights[name] = torch.cat([weights[name], weights[name][:1]])
     save_file(weights, path)
 
 

@@ -83,7 +83,7 @@ PROPERTIES = (
         "Are all logits of one uncached pass the reference's, bit for bit?",
         check_reference_bits,
         modes=("none",),
-        dtypes=("float32",),
+        dtypes=("float32", *HALF_DTYPES),
     ),
     Property(
         "reference_logits",

@@ -97,7 +97,7 @@ def check_half_precision(case: Case, mode: str) -> Observation:
 
 def check_stopping(case: Case, mode: str) -> Observation:
     """Holds each request to its end: the first end-of-sequence id, else `max_tokens`."""
-    eos_token_ids = case.subject(mode).eos_token_ids
+    eos_token_ids = case.eos_token_ids
     observation = Observation(witnessed=False)
     for index, (request, record) in enumerate(zip(case.scenario.requests, case.records(mode), strict=True)):
         ends = [

@@ -30,6 +30,9 @@ _DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 _IS_LONG = (False, False, False, False, False, True)
 
+_STORED_DTYPES = ("float32", "bfloat16", "float16", "float64")
+"""What lies in the files; the subject and both oracles widen or round it by themselves."""
+
 MAX_PROMPT_TOKENS = 40
 NUM_LONG_PROMPT_TOKENS = 300
 """Now and then a prompt is repeated until it has as many: past position 256 bfloat16 has no odd integers."""
@@ -40,7 +43,7 @@ MAX_REQUESTS = 5
 
 @st.composite
 def checkpoint_specs(draw: Draw) -> CheckpointSpec:
-    """Draws a tiny model: shape, rotary scaling, biases, tied head, key names, shards, ids that end a request."""
+    """Draws a tiny model: shape, rotary scaling, biases, tied head, key names, stored dtype, shards, eos ids."""
     num_heads, num_kv_heads = draw(st.sampled_from(_HEADS), label="heads")
     vocab_size = draw(st.sampled_from(_VOCAB_SIZES), label="vocab_size")
     eos_stride = draw(st.sampled_from(_EOS_STRIDES), label="eos_stride")
@@ -56,11 +59,15 @@ def checkpoint_specs(draw: Draw) -> CheckpointSpec:
         rope_type=draw(st.sampled_from(_ROPE_TYPES), label="rope_type"),
         rope_theta=draw(st.sampled_from((10000.0, 500000.0)), label="rope_theta"),
         rope_factor=draw(st.sampled_from((4.0, 32.0)), label="rope_factor"),
+        low_freq_factor=draw(st.sampled_from((0.125, 1.0)), label="low_freq_factor"),
+        high_freq_factor=draw(st.sampled_from((4.0, 8.0)), label="high_freq_factor"),
+        original_max_position_embeddings=draw(st.sampled_from((32, 64)), label="original_max_position_embeddings"),
         norm_eps=draw(st.sampled_from((1e-5, 1e-6)), label="norm_eps"),
         tie_word_embeddings=draw(st.booleans(), label="tie_word_embeddings"),
         attention_bias=draw(st.booleans(), label="attention_bias"),
         mlp_bias=draw(st.booleans(), label="mlp_bias"),
         legacy_rope_keys=draw(st.booleans(), label="legacy_rope_keys"),
+        dtype=draw(st.sampled_from(_STORED_DTYPES), label="stored_dtype"),
         num_shards=draw(st.sampled_from((1, 2)), label="num_shards"),
         eos_token_ids=tuple(range(1, vocab_size, eos_stride)) if eos_stride else (),
         num_tied_rows=draw(st.sampled_from((0, 16)), label="num_tied_rows"),

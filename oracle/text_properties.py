@@ -51,5 +51,8 @@ def check_text(case: Case, mode: str) -> Observation:  # noqa: ARG001 - text has
     if not Tokenizer.exists(case.folder):
         return Observation(witnessed=False)
     check_prompt_ids(case.folder, case.scenario.texts)
-    check_detokenising(case.folder, [request.prompt_token_ids for request in case.scenario.requests])
+    encode = ReferenceTokenizer.open(case.folder).encode
+    prompts = [request.prompt_token_ids for request in case.scenario.requests]
+    # Ids drawn at random seldom put a character of several bytes together; those of texts do.
+    check_detokenising(case.folder, [*prompts, *(encode(text) for text in case.scenario.texts)])
     return Observation(witnessed=bool(case.scenario.texts))

@@ -3,7 +3,8 @@
 The ladder, from the strictest rung down:
 
 1. *Bitwise*: both sides do the same operations on the same shapes, so nothing may differ.
-   One sequence, no cache, float32: the reference's logits, all rows.
+   One sequence, no cache, float32 and half precision: the reference's logits, all rows.
+   (In float64 the reference computes norms and rotary angles in float32, so no bits can agree there.)
 2. *Float64*: sums of a few thousand terms of size 1 err by about 1e-13; `FLOAT64_BOUND` leaves room for
    depth, and every planted fault moves logits by more.
 3. *Noise of the reference itself*: where shapes differ, library kernels add up in another order, so the

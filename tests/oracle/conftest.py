@@ -130,6 +130,11 @@ class ScriptedCase(Case):
         super().__init__(replace(scenario, checkpoint=None), Path("nowhere"))
         self._subject: Any = ScriptedSubject(scenario, corrupt)
 
+    @property
+    def eos_token_ids(self) -> tuple[int, ...]:
+        """The script's own."""
+        return SCRIPT_EOS_TOKEN_IDS
+
     def subject(self, mode: str) -> Any:
         """The one subject, whatever the mode."""
         del mode

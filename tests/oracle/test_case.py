@@ -82,6 +82,28 @@ def test_case_refuses_records_of_other_requests():
         case.records("static")
 
 
+def test_case_refuses_more_requests_in_a_step_than_max_num_seqs():
+    case = Case(replace(SCENARIO, max_num_seqs=2))
+    together = Case(SCENARIO).records("continuous")
+    with (
+        mock.patch.object(RefinferSubject, "run", return_value=together),
+        pytest.raises(OutcomeMismatch, match="ran in a step of 3 requests; max_num_seqs is 2"),
+    ):
+        case.records("continuous")
+
+
+@pytest.mark.parametrize("eos_token_ids", [(), (5,), (5, 9, 2)])
+def test_eos_token_ids_are_read_from_the_files(eos_token_ids):
+    spec = CheckpointSpec(num_layers=1, eos_token_ids=eos_token_ids)
+    assert Case(replace(SCENARIO, checkpoint=spec)).eos_token_ids == eos_token_ids
+
+
+def test_eos_token_ids_of_config_json_count_where_nothing_else_names_any(tmp_path):
+    folder = write_checkpoint(CheckpointSpec(num_layers=1, eos_token_ids=(5, 9)), tmp_path / "model")
+    (folder / "generation_config.json").unlink()
+    assert Case(replace(SCENARIO, checkpoint=None), folder).eos_token_ids == (5,)
+
+
 def test_output_rows_are_those_that_tokens_were_picked_from(case):
     """The logits after a token decide the next one."""
     record = case.records("none")[0]

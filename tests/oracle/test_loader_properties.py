@@ -17,6 +17,7 @@ from refinfer.errors import CheckpointError
 SPECS = {
     "one file": CheckpointSpec(num_layers=1),
     "two files": CheckpointSpec(num_layers=1, num_shards=2, tie_word_embeddings=True, legacy_rope_keys=True),
+    "in bfloat16": CheckpointSpec(num_layers=1, dtype="bfloat16"),
 }
 
 

@@ -7,6 +7,8 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from oracle.case import Case
+from oracle.checkpoints import CheckpointSpec
 from oracle.errors import LogitsMismatch, MismatchError, OutcomeMismatch, TokenMismatch
 from oracle.reference_properties import (
     check_greedy_tokens,
@@ -18,6 +20,7 @@ from oracle.reference_properties import (
     check_witness_logits,
 )
 from oracle.scenario import RequestSpec, Scenario
+from refinfer.engine import llm
 
 FEW = settings(max_examples=max(5, settings().max_examples // 4))
 """Each way of spoiling a record shows at once or never."""
@@ -263,6 +266,15 @@ def test_another_number_of_answers_than_of_requests_is_seen(data, change, script
     scenario, index, _ = draw_spoilable(data)
     with pytest.raises(OutcomeMismatch, match="records"):
         check_stopping(scripted_case(scenario, lambda records: list(change(index)(records))), "none")
+
+
+def test_stopping_sees_a_subject_that_knows_other_eos_token_ids(monkeypatch):
+    """What ends a request stands in the checkpoint; the subject's own reading of it is in the dock as well."""
+    monkeypatch.setattr(llm, "load_eos_token_ids", lambda _folder: (2,))
+    spec = CheckpointSpec(num_layers=1, eos_token_ids=tuple(range(0, 131, 2)))
+    requests = tuple(RequestSpec((token_id,), max_tokens=6) for token_id in range(5))
+    with pytest.raises(OutcomeMismatch, match="expected"):
+        check_stopping(Case(Scenario(requests=requests, checkpoint=spec)), "none")
 
 
 def test_reference_bits_refuses_the_smallest_difference(scripted_case, monkeypatch):

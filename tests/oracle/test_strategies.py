@@ -64,6 +64,7 @@ def test_simplest_scenario_is_one_request_of_one_token_on_the_simplest_model():
     extras = (spec.tie_word_embeddings, spec.attention_bias, spec.mlp_bias, spec.legacy_rope_keys, spec.eos_token_ids)
     assert not any(extras)
     assert (spec.num_shards, spec.num_tied_rows, spec.with_tokenizer, spec.seed) == (1, 0, False, 0)
+    assert spec.dtype == "float32"
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,10 @@ def two_hundred(scripted_case):
             set(product(("default", "linear", "llama3"), (False, True))),
         ),
         (lambda spec: spec.rope_theta, {10000.0, 500000.0}),
+        (lambda spec: spec.low_freq_factor, {0.125, 1.0}),
+        (lambda spec: spec.high_freq_factor, {4.0, 8.0}),
+        (lambda spec: spec.original_max_position_embeddings, {32, 64}),
+        (lambda spec: spec.dtype, {"float32", "float64", "bfloat16", "float16"}),
         (lambda spec: spec.norm_eps, {1e-5, 1e-6}),
         (lambda spec: spec.tie_word_embeddings, {False, True}),
         (lambda spec: spec.attention_bias, {False, True}),
@@ -143,6 +148,10 @@ def two_hundred(scripted_case):
         "num_layers",
         "rope_type and keys",
         "rope_theta",
+        "low_freq_factor",
+        "high_freq_factor",
+        "original_max_position_embeddings",
+        "stored dtype",
         "norm_eps",
         "tie_word_embeddings",
         "attention_bias",

@@ -1,0 +1,167 @@
+"""Every planted fault is caught, leaves nothing behind, and is the only reason for the alarm."""
+
+from collections import Counter
+from dataclasses import replace
+from importlib import import_module
+from inspect import getattr_static
+from pkgutil import iter_modules
+
+import pytest
+from hypothesis import strategies as st
+
+import oracle.faults
+from oracle.case import Case
+from oracle.check import CheckSettings
+from oracle.checkpoints import CheckpointSpec
+from oracle.errors import FaultNotCaught
+from oracle.faults import FAULTS, Area, Fault
+from oracle.faults.hunt import Catch, hunt
+from oracle.faults.registry import Replacement, one_replacement
+from oracle.properties import PROPERTIES, observe
+from oracle.scenario import RequestSpec, Scenario
+from oracle.strategies import scenarios
+from oracle.subjects import MODES
+from oracle.tiny_tokenizer import TOKENIZER_SIZE
+from refinfer.numerics.plain import PlainNumerics
+
+BUSY = Scenario(
+    requests=(
+        RequestSpec((5, 9, 0, 17, 2, 30), max_tokens=6, cuts=(2, 3), ignore_eos=True),
+        RequestSpec((11,), max_tokens=3),
+        RequestSpec((0, 0, 44, 44, 81, 81, 20, 3), max_tokens=8, cuts=(5,)),
+        RequestSpec((77, 12, 100), max_tokens=1),
+        RequestSpec(tuple(range(50, 70)), max_tokens=7, cuts=(16,), ignore_eos=True),
+    ),
+    max_num_seqs=3,
+    texts=("the <s>other</s> one", "日本 \U0001f600", "<|user|>x"),
+    checkpoint=CheckpointSpec(
+        num_heads=4,
+        num_kv_heads=2,
+        vocab_size=TOKENIZER_SIZE + 14,
+        rope_type="llama3",
+        rope_theta=500000.0,
+        rope_factor=32.0,
+        attention_bias=True,
+        mlp_bias=True,
+        legacy_rope_keys=True,
+        num_shards=2,
+        eos_token_ids=tuple(range(1, TOKENIZER_SIZE, 4)),
+        num_tied_rows=16,
+        with_tokenizer=True,
+    ),
+)
+"""One case in which nearly everything happens that a fault could spoil."""
+
+BUSY_IN_BFLOAT16 = replace(
+    BUSY, requests=(BUSY.requests[0], RequestSpec((7, 8, 9) * 100, max_tokens=2)), dtype="bfloat16"
+)
+
+BUSY_CASES = CheckSettings(
+    modes=MODES,
+    strategy=st.sampled_from((BUSY, BUSY_IN_BFLOAT16)),
+    folder=None,
+    num_examples=2,
+    seed=0,
+    shrink=False,
+    stop_at_failure=True,
+)
+GENERATED_CASES = replace(BUSY_CASES, strategy=scenarios(), num_examples=12)
+
+NO_OP = Fault("no_op", Area.MODEL, "nothing is wrong", (Replacement(PlainNumerics, "silu", PlainNumerics.silu),))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_caught(name):
+    """By a property that holds on the very same case once the fault is pulled out again."""
+    catch = hunt(FAULTS[name], BUSY_CASES)
+    assert catch.scenario is not None
+    (prop,) = (prop for prop in PROPERTIES if prop.name == catch.property_name)
+    observe(prop, Case(catch.scenario), catch.mode)
+
+
+@pytest.mark.parametrize("name", ["norm_epsilon", "padding_attended", "growth_loses_newest_token"])
+def test_fault_is_caught_on_generated_cases_too(name):
+    assert hunt(FAULTS[name], GENERATED_CASES).num_cases <= 12
+
+
+@pytest.mark.parametrize("cases", [BUSY_CASES, GENERATED_CASES], ids=["busy", "generated"])
+def test_fault_that_changes_nothing_raises_no_alarm(cases):
+    with pytest.raises(FaultNotCaught, match=r"fault no_op \(nothing is wrong\) passed") as caught:
+        hunt(NO_OP, cases)
+    assert caught.value.num_cases == cases.num_examples
+
+
+def attributes(fault):
+    """What stands where the fault is planted, without calling descriptors."""
+    return [vars(replacement.owner).get(replacement.attribute) for replacement in fault.replacements]
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_switch_puts_the_fault_in_and_takes_it_out(fault):
+    before = attributes(fault)
+    with fault.planted():
+        for replacement, original in zip(fault.replacements, before, strict=True):
+            assert getattr_static(replacement.owner, replacement.attribute) is replacement.value
+            assert replacement.value is not original
+    assert all(now is then for now, then in zip(attributes(fault), before, strict=True))
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_fault_is_taken_out_when_the_block_raises(fault):
+    before = attributes(fault)
+    with pytest.raises(KeyboardInterrupt), fault.planted():
+        raise KeyboardInterrupt
+    assert all(now is then for now, then in zip(attributes(fault), before, strict=True))
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_fault_replaces_what_exists(fault):
+    """A renamed method would leave a fault that changes nothing."""
+    for replacement in fault.replacements:
+        assert hasattr(replacement.owner, replacement.attribute)
+
+
+def test_fault_half_of_which_cannot_be_planted_leaves_nothing():
+    original = vars(PlainNumerics)["silu"]
+    broken = replace(
+        NO_OP,
+        replacements=(Replacement(PlainNumerics, "silu", None), Replacement(PlainNumerics, "no_such_method", None)),
+    )
+    with pytest.raises(AttributeError, match="no_such_method"), broken.planted():
+        pytest.fail("planted")
+    assert vars(PlainNumerics)["silu"] is original
+
+
+def test_list_has_faults_of_every_area_under_names_of_their_own():
+    assert len(FAULTS) >= 15
+    assert {fault.area for fault in FAULTS.values()} == set(Area)
+    assert all(fault.name == name and name.isidentifier() and fault.bug for name, fault in FAULTS.items())
+    bugs = Counter(fault.bug for fault in FAULTS.values())
+    assert max(bugs.values()) == 1
+
+
+def test_no_fault_of_a_module_is_left_out():
+    """A second fault of one name would silently take the place of the first."""
+    modules = [import_module(f"oracle.faults.{module.name}") for module in iter_modules(oracle.faults.__path__)]
+    names = [fault.name for module in modules for fault in getattr(module, "FAULTS", ())]
+    assert sorted(names) == sorted(FAULTS)
+    defined = [value for module in modules for value in vars(module).values() if isinstance(value, Fault)]
+    assert sorted(fault.name for fault in defined) == sorted(FAULTS)
+
+
+def test_function_becomes_a_fault_with_one_replacement():
+    @one_replacement("upside_down", Area.MODEL, "all is upside down", PlainNumerics, "silu")
+    def upside_down(inputs):
+        return -inputs
+
+    assert isinstance(upside_down, Fault)
+    assert (upside_down.name, upside_down.area) == ("upside_down", Area.MODEL)
+    (replacement,) = upside_down.replacements
+    assert (replacement.owner, replacement.attribute) == (PlainNumerics, "silu")
+    assert replacement.value(1) == -1
+
+
+def test_catch_tells_the_size_of_its_case():
+    catch = Catch(NO_OP, "order", "static", 1, "wrong", BUSY)
+    assert catch.size == "5 requests, 38 + 25 tokens"
+    assert replace(catch, scenario=None).size == "the whole run"
