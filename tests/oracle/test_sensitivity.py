@@ -75,7 +75,7 @@ def test_default_checkpoint_is_sensitive(tmp_path, is_tied):
     require_sensitive(reference.logits, spec.vocab_size)
 
 
-@settings(max_examples=6)
+@settings(max_examples=6, deadline=None)
 @given(spec=checkpoint_specs())
 def test_generated_checkpoints_do_not_repeat_their_input(tmp_path_factory, spec):
     reference = Reference.open(write_checkpoint(spec, tmp_path_factory.mktemp("checkpoint")))
