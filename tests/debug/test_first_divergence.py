@@ -62,6 +62,18 @@ def test_a_planted_fault_is_found_where_it_was_planted(capsys, fault, way, place
     assert FAULTS[fault].bug in text
 
 
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [("rope_angles_in_half_precision", "rotated_queries"), ("norm_in_half_precision", "input_layernorm")],
+)
+def test_half_precision_is_held_to_the_references_bits(capsys, fault, name):
+    """Such a fault errs by no more than half precision does, so no bound on the error would show it."""
+    status, text = run(capsys, "--fault", fault, "--dtype", "bfloat16", "--ways", "alone")
+    assert status == EXIT_PARTS
+    assert f"{name}, position" in text
+    assert "they round differently" in text
+
+
 def test_ways_are_tried_from_the_simplest_on(capsys):
     _, text = run(capsys, "--fault", "chunk_positions_restart")
     assert text.index("alone: nothing differs") < text.index("chunked: step 1, request 1: first divergence")
