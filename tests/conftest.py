@@ -4,7 +4,10 @@ import os
 import sys
 
 import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
+
+from oracle.plugin import PROFILES
 
 CHECKED_PACKAGES = ["refinfer", "oracle"]
 
@@ -25,6 +28,13 @@ if loaded_too_early:
     message = f"loaded before the shape checks were on: {', '.join(sorted(loaded_too_early))}"
     raise pytest.UsageError(message)
 install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Takes the profile `ci` unless `--oracle-profile` names another: the same cases each time, and no deadlines."""
+    if config.getoption("--oracle-profile", default=None) is None:
+        settings.register_profile("oracle-ci", PROFILES["ci"])
+        settings.load_profile("oracle-ci")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
