@@ -74,6 +74,12 @@ def test_half_precision_is_held_to_the_references_bits(capsys, fault, name):
     assert "they round differently" in text
 
 
+def test_a_fault_is_gone_when_the_script_has_ended(capsys):
+    arguments = ("--ways", "alone,static")
+    assert run(capsys, "--fault", "padding_attended", *arguments)[0] == EXIT_PARTS
+    assert run(capsys, *arguments)[0] == EXIT_AGREES
+
+
 def test_ways_are_tried_from_the_simplest_on(capsys):
     _, text = run(capsys, "--fault", "chunk_positions_restart")
     assert text.index("alone: nothing differs") < text.index("chunked: step 1, request 1: first divergence")
