@@ -12,7 +12,9 @@ from oracle.tiny_tokenizer import SPECIAL_TOKENS, TOKENIZER_SIZE
 from refinfer.tokenizer import Tokenizer
 
 SPEC = CheckpointSpec(num_layers=1, vocab_size=TOKENIZER_SIZE, with_tokenizer=True)
-MESSAGES = st.builds(dict, role=st.sampled_from(("system", "user", "assistant")), content=texts())
+MESSAGES: st.SearchStrategy[dict[str, str]] = st.builds(
+    dict, role=st.sampled_from(("system", "user", "assistant")), content=texts()
+)
 
 
 @pytest.fixture(scope="module")
