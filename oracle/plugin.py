@@ -7,7 +7,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 PROFILES = {
-    "quick": settings(max_examples=25, deadline=None, derandomize=True, database=None),
+    "quick": settings(
+        max_examples=25,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    ),
     "ci": settings(
         max_examples=60,
         deadline=None,
