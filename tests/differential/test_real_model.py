@@ -41,7 +41,7 @@ QUESTIONS = (
 )
 
 TEXTS = (
-    "The quick brown fox",
+    "The quick brown fox jumps over",
     "Once upon a time there was a lighthouse keeper who",
     "def fibonacci(n):\n    if n < 2:\n        return n\n",
     "1, 1, 2, 3, 5, 8, 13,",
