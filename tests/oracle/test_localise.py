@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from oracle.activations import canonical_names
 from oracle.case import Case
@@ -13,6 +15,7 @@ from oracle.expectation import Expectation, Oracles
 from oracle.localise import ALONE, CHUNKED, WAYS, Culprit, walk, walk_scenario
 from oracle.passes import Part, alone_passes
 from oracle.scenario import RequestSpec, Scenario
+from oracle.strategies import scenarios
 from refinfer import load_model
 
 SCENARIO = Scenario(
@@ -25,6 +28,7 @@ SCENARIO = Scenario(
     checkpoint=CheckpointSpec(num_layers=1),
 )
 NAMES = ("first", "second", "third")
+FEW = settings(deadline=None, max_examples=max(5, settings().max_examples // 5))
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +63,13 @@ def test_nothing_differs_where_nothing_is_wrong(case, way, dtype):
     assert found.finding is None
     assert str(found).startswith("nothing differs in")
     assert all(line.position is None for line in found.lines)
+
+
+@FEW
+@given(scenario=scenarios(), way=st.sampled_from(WAYS))
+def test_nothing_differs_on_generated_scenarios(scenario, way):
+    case = Case(scenario)
+    assert walk_scenario(scenario, case.folder, way, Oracles(case.folder, scenario.dtype)).finding is None
 
 
 @pytest.mark.parametrize("name", canonical_names(1)[:-1])
