@@ -38,10 +38,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skips what is marked `large` unless `-m` speaks of it."""
-    if "large" in config.getoption("markexpr"):
-        return
-    skip = pytest.mark.skip(reason="large: opt in with `-m large`")
-    for item in items:
-        if item.get_closest_marker("large"):
-            item.add_marker(skip)
+    """Skips what takes many minutes unless `-m` speaks of its mark."""
+    for mark in ("large", "real_model"):
+        if mark in config.getoption("markexpr"):
+            continue
+        skip = pytest.mark.skip(reason=f"{mark}: opt in with `-m {mark}`")
+        for item in items:
+            if item.get_closest_marker(mark):
+                item.add_marker(skip)
