@@ -93,7 +93,7 @@ class StaticCache:
         is_causal = key_columns <= columns[:, None]  # q_len kv_len
         is_own = key_columns == columns[:, None]
         is_key_token = key_columns >= self._num_padding_tokens[:, None]  # batch kv_len
-        # A padding query looks at itself alone: a row of all-false mask would be NaN.
+        # A padding query looks at itself alone: of a row that may look at nothing, some kernels make NaN, others zeros.
         mask = (is_causal & is_key_token[:, None, :]) | (is_own & ~is_token[:, :, None])
         return StaticAttentionView(self, is_token, mask[:, None])
 
