@@ -15,7 +15,7 @@ STEPS = {
     "lint": ["-m", "ruff", "check", "."],
     "types": ["-m", "mypy"],
     "imports": ["-c", "import sys, importlinter.cli as c; sys.exit(c.lint_imports(no_cache=True, no_logo=True))"],
-    "tests": ["-m", "pytest"],
+    "tests": ["-m", "pytest", "-n", "2", "--dist", "worksteal"],
 }
 """What is run, by name and in this order: the tests last, so that their summary ends the output."""
 

@@ -78,6 +78,10 @@ class Reference:
                 "copy or download the checkpoint again"
             )
             raise ReferenceUnavailable(message, folder=folder, missing=missing)
+        for parameter in model.parameters():
+            # transformers leaves weights where they lie in the mapped file. Some products round differently
+            # where a weight does not start at the edge of a cache line, as fresh memory does on both sides.
+            parameter.data = parameter.data.clone()
         return cls(model)
 
     def logits(self, token_ids: Sequence[int]) -> Logits:

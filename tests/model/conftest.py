@@ -89,6 +89,8 @@ def write_checkpoint(folder: Path, raw_config: dict[str, Any], weights: dict[str
 def open_reference(folder: Path, dtype: str = "float32") -> LlamaForCausalLM:
     """The reference's model of a folder."""
     reference: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
+    for parameter in reference.parameters():
+        parameter.data = parameter.data.clone()  # as `oracle.reference.Reference.open` does
     return reference
 
 

@@ -16,8 +16,10 @@ from transformers.utils import logging as transformers_logging
 from oracle.activations import canonical_names
 from oracle.errors import ReferenceUnavailable, ScenarioError
 from oracle.reference import Reference, ReferenceTokenizer
+from refinfer import load_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 0]
+CACHE_LINE = 64
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,12 @@ def test_reference_runs_in_the_dtype_it_is_given(llama_folder, dtype):
     logits = Reference.open(llama_folder, dtype=dtype).logits(PROMPT)
     assert logits.dtype == getattr(torch, dtype)
     assert logits.shape == (9, 131)
+
+
+def test_weights_of_both_sides_start_at_cache_lines(llama_folder):
+    for model in (Reference.open(llama_folder).model, load_model(llama_folder)):
+        addresses = {name: weight.data_ptr() % CACHE_LINE for name, weight in model.named_parameters()}
+        assert not any(addresses.values()), addresses
 
 
 def test_reference_runs_the_attention_it_is_given(llama_folder):
