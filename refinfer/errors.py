@@ -16,6 +16,7 @@ my settings, my file, my request, try later, my tensors, or a bug of ours.
     - PromptTooLongError: a prompt that leaves no room for one output token
     - TokenIdError: a token id outside the vocabulary
   - CapacityError (RuntimeError): not now, perhaps later
+  - NumericsError (RuntimeError): an operation whose bits depend on what runs beside a row
   - ShapeError (ValueError): tensors that do not fit together, at a public boundary
   - InvariantError (RuntimeError): a bug of ours
 """
@@ -88,6 +89,10 @@ class TokenIdError(RequestError):
 
 class CapacityError(RefinferError, RuntimeError):
     """Not now, perhaps later."""
+
+
+class NumericsError(RefinferError, RuntimeError):
+    """An operation whose bits depend on what runs beside a row, where that was not to be."""
 
 
 class ShapeError(RefinferError, ValueError):

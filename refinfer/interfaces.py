@@ -3,24 +3,11 @@
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from refinfer.shapes import (
-    AttentionMask,
-    DenseKeys,
-    DenseQueries,
-    DenseValues,
-    Keys,
-    Queries,
-    Values,
-)
+from refinfer.attention_layout import AttentionLayout
+from refinfer.shapes import DenseKeys, DenseQueries, DenseValues, Keys, Queries, Values
 
-AttentionFunction = Callable[
-    [DenseQueries, DenseKeys, DenseValues, AttentionMask | None],
-    DenseQueries,
-]
-"""The attention core of a manner of numerics: `Numerics.attention`.
-
-A mask of `None` means causal, aligned at the end: the last query looks at every key.
-"""
+AttentionFunction = Callable[[DenseQueries, DenseKeys, DenseValues, AttentionLayout], DenseQueries]
+"""The attention core of a manner of numerics: `Numerics.attention`."""
 
 
 @runtime_checkable

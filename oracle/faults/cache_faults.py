@@ -9,10 +9,9 @@ from oracle.faults.registry import Area, one_replacement
 from refinfer.cache.continuous import ContinuousCache
 from refinfer.cache.static import StaticCache
 from refinfer.engine.model_runner import ContinuousRunner, StaticRunner
-from refinfer.interfaces import AttentionFunction
 from refinfer.scheduler import RequestState
 
-_write_and_attend = ContinuousCache.write_and_attend
+_write_and_read_continuous = ContinuousCache.write_and_read
 _grown = ContinuousCache._grown  # noqa: SLF001
 _write_and_read = StaticCache.write_and_read
 _execute_continuous = ContinuousRunner.execute
@@ -25,18 +24,16 @@ _new_cache = ContinuousRunner._new_cache  # noqa: SLF001
     Area.CACHES,
     "every layer writes its keys and values to the place of the first",
     ContinuousCache,
-    "write_and_attend",
+    "write_and_read",
 )
 def layers_share_a_cache(
     self: ContinuousCache,
     layer_index: int,  # noqa: ARG001
-    queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    attention: AttentionFunction,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Forgets which layer asks."""
-    return _write_and_attend(self, 0, queries, keys, values, attention)
+    return _write_and_read_continuous(self, 0, keys, values)
 
 
 @one_replacement(

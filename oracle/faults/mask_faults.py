@@ -1,57 +1,65 @@
 """Faults of masks: causality and padding."""
 
-import torch
+from dataclasses import astuple
+
 from torch import Tensor
 
-from oracle.faults.registry import Area, one_replacement
+from oracle.faults.registry import Area, attention_fault, one_replacement
+from refinfer.attention_layout import AttentionLayout
 from refinfer.cache.static import StaticAttentionView, StaticCache
-from refinfer.numerics.plain import PlainNumerics
+from refinfer.interfaces import AttentionFunction
 
-_attention = PlainNumerics.attention
 _attention_view = StaticCache.attention_view
 
 
-@one_replacement("causal_mask_missing", Area.MASKS, "prompts attend to their own future", PlainNumerics, "attention")
+class _MaskedLayout(AttentionLayout):
+    """A layout whose mask is always asked for."""
+
+    needs_mask = True
+
+
+class _BlindLayout(_MaskedLayout):
+    @property
+    def visible_ends(self) -> list[int]:  # type: ignore[override]
+        return [self.num_keys] * self.num_queries
+
+
+class _TopLeftLayout(_MaskedLayout):
+    @property
+    def visible_ends(self) -> range:
+        return range(1, self.num_queries + 1) if self.num_queries > 1 else super().visible_ends
+
+
+class _OneAheadLayout(_MaskedLayout):
+    @property
+    def visible_ends(self) -> list[int]:  # type: ignore[override]
+        return [min(end + 1, self.num_keys) for end in super().visible_ends]
+
+
+@attention_fault("causal_mask_missing", Area.MASKS, "prompts attend to their own future")
 def causal_mask_missing(
-    self: PlainNumerics, queries: Tensor, keys: Tensor, values: Tensor, attention_mask: Tensor | None
+    attend: AttentionFunction, queries: Tensor, keys: Tensor, values: Tensor, layout: AttentionLayout
 ) -> Tensor:
-    """Takes "no mask" at its word."""
-    if attention_mask is None:
-        attention_mask = torch.ones(1, 1, queries.shape[2], keys.shape[2], dtype=torch.bool)
-    return _attention(self, queries, keys, values, attention_mask)
+    """Lets every query look at every key."""
+    return attend(queries, keys, values, _BlindLayout(*astuple(layout)))
 
 
-@one_replacement(
-    "causal_mask_top_left",
-    Area.MASKS,
-    "a chunk's causal mask is aligned at the first key instead of the last",
-    PlainNumerics,
-    "attention",
+@attention_fault(
+    "causal_mask_top_left", Area.MASKS, "a chunk's causal mask is aligned at the first key instead of the last"
 )
 def causal_mask_top_left(
-    self: PlainNumerics, queries: Tensor, keys: Tensor, values: Tensor, attention_mask: Tensor | None
+    attend: AttentionFunction, queries: Tensor, keys: Tensor, values: Tensor, layout: AttentionLayout
 ) -> Tensor:
     """Bounds the keys by the index inside the chunk."""
-    if attention_mask is None and queries.shape[2] > 1:
-        attention_mask = torch.ones(queries.shape[2], keys.shape[2], dtype=torch.bool).tril()[None, None]
-    return _attention(self, queries, keys, values, attention_mask)
+    return attend(queries, keys, values, _TopLeftLayout(*astuple(layout)))
 
 
-@one_replacement(
-    "causal_mask_one_ahead",
-    Area.MASKS,
-    "each query of a prompt also sees the next token",
-    PlainNumerics,
-    "attention",
-)
+@attention_fault("causal_mask_one_ahead", Area.MASKS, "each query of a prompt also sees the next token")
 def causal_mask_one_ahead(
-    self: PlainNumerics, queries: Tensor, keys: Tensor, values: Tensor, attention_mask: Tensor | None
+    attend: AttentionFunction, queries: Tensor, keys: Tensor, values: Tensor, layout: AttentionLayout
 ) -> Tensor:
     """Bounds the keys one too late."""
-    if attention_mask is None:
-        q_len, kv_len = queries.shape[2], keys.shape[2]
-        attention_mask = torch.ones(q_len, kv_len, dtype=torch.bool).tril(kv_len - q_len + 1)[None, None]
-    return _attention(self, queries, keys, values, attention_mask)
+    return attend(queries, keys, values, _OneAheadLayout(*astuple(layout)))
 
 
 @one_replacement(
@@ -62,12 +70,14 @@ def causal_mask_one_ahead(
     "attention_view",
 )
 def padding_attended(self: StaticCache) -> StaticAttentionView:
-    """Builds a mask that is causal and nothing else."""
+    """Forgets that there is padding."""
     view = _attention_view(self)
-    mask = view._attention_mask  # noqa: SLF001
-    q_len, kv_len = mask.shape[2:]
-    causal = torch.ones(q_len, kv_len, dtype=torch.bool).tril(kv_len - q_len).expand_as(mask)
-    return StaticAttentionView(self, view._is_token, causal)  # noqa: SLF001
+    layout = view._layout  # noqa: SLF001
+    return StaticAttentionView(
+        self,
+        view._is_token,  # noqa: SLF001
+        AttentionLayout(layout.num_queries, layout.num_keys, (0,) * self.batch_size),
+    )
 
 
 FAULTS = (causal_mask_missing, causal_mask_top_left, causal_mask_one_ahead, padding_attended)

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from oracle.faults.registry import Area, one_replacement
+from oracle.faults.registry import MANNERS, Area, Fault, Replacement, attention_fault, one_replacement
+from refinfer.attention_layout import AttentionLayout
+from refinfer.interfaces import AttentionFunction
 from refinfer.model.mlp import LlamaMLP
 from refinfer.model.norm import RMSNorm
 from refinfer.numerics.plain import PlainNumerics
-
-_attention = PlainNumerics.attention
 
 
 @one_replacement("norm_epsilon", Area.MODEL, "the norm's epsilon is 1e-6 whatever config.json says", RMSNorm, "forward")
@@ -33,10 +33,17 @@ def norm_in_half_precision(self: PlainNumerics, inputs: Tensor, weight: Tensor, 
     return weight * (inputs * torch.rsqrt(mean_square + eps))
 
 
-@one_replacement("activation_gelu", Area.MODEL, "the gate goes through GELU instead of SiLU", PlainNumerics, "silu")
-def activation_gelu(self: PlainNumerics, inputs: Tensor) -> Tensor:  # noqa: ARG001
+def _gelu(self: PlainNumerics, inputs: Tensor) -> Tensor:  # noqa: ARG001
     """Applies another activation that looks alike."""
     return functional.gelu(inputs)
+
+
+activation_gelu = Fault(
+    "activation_gelu",
+    Area.MODEL,
+    "the gate goes through GELU instead of SiLU",
+    tuple(Replacement(owner, "silu", _gelu) for owner in MANNERS),
+)
 
 
 @one_replacement("gate_and_up_swapped", Area.MODEL, "the two halves of the gated MLP are swapped", LlamaMLP, "forward")
@@ -47,33 +54,23 @@ def gate_and_up_swapped(self: LlamaMLP, hidden_states: Tensor) -> Tensor:
     return output
 
 
-@one_replacement(
-    "kv_heads_tiled",
-    Area.MODEL,
-    "key/value heads are paired 0,1,0,1 with query heads that are grouped 0,0,1,1",
-    PlainNumerics,
-    "attention",
+@attention_fault(
+    "kv_heads_tiled", Area.MODEL, "key/value heads are paired 0,1,0,1 with query heads that are grouped 0,0,1,1"
 )
 def kv_heads_tiled(
-    self: PlainNumerics, queries: Tensor, keys: Tensor, values: Tensor, attention_mask: Tensor | None
+    attend: AttentionFunction, queries: Tensor, keys: Tensor, values: Tensor, layout: AttentionLayout
 ) -> Tensor:
     """Repeats the heads as a whole instead of each by itself."""
     times = queries.shape[1] // keys.shape[1]
-    return _attention(self, queries, keys.repeat(1, times, 1, 1), values.repeat(1, times, 1, 1), attention_mask)
+    return attend(queries, keys.repeat(1, times, 1, 1), values.repeat(1, times, 1, 1), layout)
 
 
-@one_replacement(
-    "attention_scale_missing",
-    Area.MODEL,
-    "scores are not divided by the root of the head size",
-    PlainNumerics,
-    "attention",
-)
+@attention_fault("attention_scale_missing", Area.MODEL, "scores are not divided by the root of the head size")
 def attention_scale_missing(
-    self: PlainNumerics, queries: Tensor, keys: Tensor, values: Tensor, attention_mask: Tensor | None
+    attend: AttentionFunction, queries: Tensor, keys: Tensor, values: Tensor, layout: AttentionLayout
 ) -> Tensor:
     """Undoes the division."""
-    return _attention(self, queries * queries.shape[-1] ** 0.5, keys, values, attention_mask)
+    return attend(queries * queries.shape[-1] ** 0.5, keys, values, layout)
 
 
 FAULTS = (

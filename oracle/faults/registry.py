@@ -4,8 +4,18 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from unittest import mock
+
+from torch import Tensor
+
+from refinfer.attention_layout import AttentionLayout
+from refinfer.interfaces import AttentionFunction
+from refinfer.numerics import InvariantNumerics, PlainNumerics
+
+MANNERS = (PlainNumerics, InvariantNumerics)
+"""Both manners of numerics; a fault of what the second overrides is planted in both."""
 
 
 class Area(StrEnum):
@@ -61,6 +71,36 @@ class Fault:
                 )
                 stack.enter_context(patch)
             yield
+
+
+AttentionChange = Callable[[AttentionFunction, Tensor, Tensor, Tensor, AttentionLayout], Tensor]
+"""Calls the attention that it is given, with something wrong."""
+
+
+def attention_fault(name: str, area: Area, bug: str) -> Callable[[AttentionChange], Fault]:
+    """Makes a fault of the function below it, which stands before attention in both manners of numerics.
+
+    Args:
+        name: The switch.
+        area: What it breaks.
+        bug: What is wrong, in one sentence.
+    """
+
+    def make(change: AttentionChange) -> Fault:
+        return Fault(name, area, bug, tuple(_attention_replacement(owner, change) for owner in MANNERS))
+
+    return make
+
+
+def _attention_replacement(owner: type[PlainNumerics], change: AttentionChange) -> Replacement:
+    original = owner.attention
+
+    def attention(
+        self: PlainNumerics, queries: Tensor, keys: Tensor, values: Tensor, layout: AttentionLayout
+    ) -> Tensor:
+        return change(partial(original, self), queries, keys, values, layout)
+
+    return Replacement(owner, "attention", attention)
 
 
 def one_replacement(

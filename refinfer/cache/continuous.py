@@ -2,13 +2,14 @@
 
 import torch
 
+from refinfer.attention_layout import KEY_TILE, AttentionLayout, whole_tiles
 from refinfer.cache.dense import to_dense, to_packed, unwritten
 from refinfer.config import ModelConfig
 from refinfer.errors import CapacityError, InvariantError
 from refinfer.interfaces import AttentionFunction
-from refinfer.shapes import Keys, Queries, Values
+from refinfer.shapes import DenseKeys, DenseValues, Keys, Queries, Values
 
-_FIRST_CAPACITY = 16
+_FIRST_CAPACITY = KEY_TILE
 """Token places allocated at first; the capacity doubles from there, so that growth costs little per token."""
 
 
@@ -16,6 +17,7 @@ class ContinuousCache:
     """Keys and values of one request, laid out (layers, kv_heads, capacity, head_dim).
 
     Length is the only truth: what lies past `num_computed_tokens` is scratch.
+    The last tile of keys is read whole, so its unwritten places hold zeros; later tiles hold NaN until they begin.
 
     Args:
         config: The model's shape.
@@ -27,6 +29,7 @@ class ContinuousCache:
         self._max_tokens = max_tokens
         self._num_computed_tokens = 0
         self._num_written_tokens = 0
+        self._num_clean_places = 0
         shape = (config.num_layers, config.num_kv_heads, 0, config.head_dim)
         self._keys = unwritten(*shape, dtype=dtype)
         self._values = unwritten(*shape, dtype=dtype)
@@ -55,11 +58,16 @@ class ContinuousCache:
             )
             raise CapacityError(message, num_tokens=end, max_tokens=self._max_tokens)
         if end > self.capacity:
-            capacity = max(_FIRST_CAPACITY, 2 * self.capacity, end)
+            capacity = max(_FIRST_CAPACITY, 2 * self.capacity, whole_tiles(end))
             self._keys = self._grown(self._keys, capacity)
             self._values = self._grown(self._values, capacity)
+            self._num_clean_places = self._num_computed_tokens
+        if whole_tiles(end) > self._num_clean_places:
+            self._keys[:, :, self._num_clean_places : whole_tiles(end)] = 0
+            self._values[:, :, self._num_clean_places : whole_tiles(end)] = 0
+            self._num_clean_places = whole_tiles(end)
         self._num_written_tokens = self._num_computed_tokens
-        return ContinuousAttentionView(self, num_scheduled_tokens)
+        return ContinuousAttentionView(self, AttentionLayout(num_scheduled_tokens, end))
 
     def advance(self, num_tokens: int) -> None:
         """Makes the tokens that were written last part of the request.
@@ -75,23 +83,15 @@ class ContinuousCache:
             raise InvariantError(message, num_tokens=num_tokens)
         self._num_computed_tokens += num_tokens
 
-    def write_and_attend(
-        self,
-        layer_index: int,
-        queries: Queries,
-        keys: Keys,
-        values: Values,
-        attention: AttentionFunction,
-    ) -> Queries:
-        """Writes the new tokens past the computed ones, then attends to both."""
+    def write_and_read(self, layer_index: int, keys: Keys, values: Values) -> tuple[DenseKeys, DenseValues]:
+        """Writes the new tokens past the computed ones; gives both, in whole tiles."""
         start = self._num_computed_tokens
         end = start + len(keys)
         self._keys[layer_index, :, start:end] = keys.transpose(0, 1)  # kv_heads tokens head_dim
         self._values[layer_index, :, start:end] = values.transpose(0, 1)
         self._num_written_tokens = end
-        dense_keys = self._keys[None, layer_index, :, :end]  # 1 kv_heads kv_len head_dim
-        dense_values = self._values[None, layer_index, :, :end]
-        return to_packed(attention(to_dense(queries), dense_keys, dense_values, None))
+        places = slice(whole_tiles(end))
+        return self._keys[None, layer_index, :, places], self._values[None, layer_index, :, places]
 
     def _grown(self, storage: torch.Tensor, capacity: int) -> torch.Tensor:
         layers, kv_heads, _, head_dim = storage.shape
@@ -105,12 +105,12 @@ class ContinuousAttentionView:
 
     Args:
         cache: The request's cache.
-        num_scheduled_tokens: How many tokens run.
+        layout: Where the tokens stand that run.
     """
 
-    def __init__(self, cache: ContinuousCache, num_scheduled_tokens: int) -> None:
+    def __init__(self, cache: ContinuousCache, layout: AttentionLayout) -> None:
         self._cache = cache
-        self._num_scheduled_tokens = num_scheduled_tokens
+        self._layout = layout
 
     def attend(
         self,
@@ -121,7 +121,8 @@ class ContinuousAttentionView:
         attention: AttentionFunction,
     ) -> Queries:
         """Gives the per-head attention output of the tokens that run, and writes their keys and values."""
-        if len(queries) != self._num_scheduled_tokens:
-            message = f"{len(queries)} tokens run through a view made for {self._num_scheduled_tokens}"
+        if len(queries) != self._layout.num_queries:
+            message = f"{len(queries)} tokens run through a view made for {self._layout.num_queries}"
             raise InvariantError(message, num_tokens=len(queries))
-        return self._cache.write_and_attend(layer_index, queries, keys, values, attention)
+        dense_keys, dense_values = self._cache.write_and_read(layer_index, keys, values)
+        return to_packed(attention(to_dense(queries), dense_keys, dense_values, self._layout))

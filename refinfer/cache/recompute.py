@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from refinfer.attention_layout import AttentionLayout
 from refinfer.cache.dense import to_dense, to_packed
 from refinfer.errors import ShapeError
 from refinfer.interfaces import AttentionFunction
@@ -19,6 +20,7 @@ class CausalAttentionView:
 
     def __init__(self, num_tokens: Sequence[int]) -> None:
         self._num_tokens = list(num_tokens)
+        self._layouts = [AttentionLayout(count, count) for count in num_tokens]
 
     def attend(
         self,
@@ -42,4 +44,8 @@ class CausalAttentionView:
             torch.split(values, self._num_tokens),
             strict=True,
         )
-        return torch.cat([to_packed(attention(to_dense(q), to_dense(k), to_dense(v), None)) for q, k, v in parts])
+        outputs = (
+            attention(to_dense(q), to_dense(k), to_dense(v), layout)
+            for (q, k, v), layout in zip(parts, self._layouts, strict=True)
+        )
+        return torch.cat([to_packed(output) for output in outputs])

@@ -13,11 +13,15 @@ from collections.abc import Sequence
 
 import torch
 
+from refinfer.attention_layout import KEY_TILE, AttentionLayout
 from refinfer.cache.dense import unwritten
 from refinfer.config import ModelConfig
 from refinfer.errors import CapacityError, InvariantError, ShapeError
 from refinfer.interfaces import AttentionFunction
-from refinfer.shapes import AttentionMask, Keys, Queries, Values
+from refinfer.shapes import DenseKeys, DenseValues, Keys, Queries, Values
+
+_ROOM = KEY_TILE - 1
+"""Columns past the written ones that a row's last tile can reach to."""
 
 
 class StaticCache:
@@ -25,6 +29,8 @@ class StaticCache:
 
     The first step runs every prompt whole; each later step runs one token of every row,
     of rows that have ended too, since they stay in the batch.
+    Attention reads a row in whole tiles counted from its first token, so up to a tile of columns past
+    the written ones holds zeros; what lies further on holds NaN.
 
     Args:
         config: The model's shape.
@@ -52,13 +58,11 @@ class StaticCache:
         self._num_written_columns = 0
         self._max_columns = self._width + max_output_tokens - 1
         self._num_padding_tokens = torch.tensor([self._width - length for length in num_prompt_tokens])
-        shape = (config.num_layers, len(num_prompt_tokens), config.num_kv_heads, self._max_columns, config.head_dim)
+        self._num_clean_columns = 0
+        num_columns = self._max_columns + _ROOM
+        shape = (config.num_layers, len(num_prompt_tokens), config.num_kv_heads, num_columns, config.head_dim)
         self._keys = unwritten(*shape, dtype=dtype)
         self._values = unwritten(*shape, dtype=dtype)
-        for row, num_padding_tokens in enumerate(self._num_padding_tokens.tolist()):
-            # Padding is masked, but it stands inside the rectangle and is multiplied by a weight of zero.
-            self._keys[:, row, :, :num_padding_tokens] = 0
-            self._values[:, row, :, :num_padding_tokens] = 0
 
     @property
     def batch_size(self) -> int:
@@ -87,15 +91,11 @@ class StaticCache:
             message = f"the static cache has {self._max_columns} columns and all are used; build it with more"
             raise CapacityError(message, max_columns=self._max_columns)
         self._num_written_columns = self._num_columns
+        self._clean(end + _ROOM)
         columns = torch.arange(self._num_columns, end)
         is_token = columns >= self._num_padding_tokens[:, None]  # batch q_len
-        key_columns = torch.arange(end)
-        is_causal = key_columns <= columns[:, None]  # q_len kv_len
-        is_own = key_columns == columns[:, None]
-        is_key_token = key_columns >= self._num_padding_tokens[:, None]  # batch kv_len
-        # A padding query looks at itself alone: of a row that may look at nothing, some kernels make NaN, others zeros.
-        mask = (is_causal & is_key_token[:, None, :]) | (is_own & ~is_token[:, :, None])
-        return StaticAttentionView(self, is_token, mask[:, None])
+        layout = AttentionLayout(num_new_columns, end, tuple(self._num_padding_tokens.tolist()))
+        return StaticAttentionView(self, is_token, layout)
 
     def advance(self) -> None:
         """Makes the columns of the last view part of the rows.
@@ -110,15 +110,24 @@ class StaticCache:
 
     def write_and_read(
         self, layer_index: int, is_token: torch.Tensor, keys: Keys, values: Values
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Writes packed keys and values to their columns; gives all written columns of the rectangle."""
+    ) -> tuple[DenseKeys, DenseValues]:
+        """Writes packed keys and values to their columns; gives the written columns and the room after them."""
         start, end = self._num_columns, self._num_columns + is_token.shape[1]
         dense_keys = self._keys[layer_index].transpose(1, 2)  # batch columns kv_heads head_dim
         dense_values = self._values[layer_index].transpose(1, 2)
         dense_keys[:, start:end][is_token] = keys
         dense_values[:, start:end][is_token] = values
         self._num_written_columns = end
-        return self._keys[layer_index, :, :, :end], self._values[layer_index, :, :, :end]
+        columns = slice(end + _ROOM)
+        return self._keys[layer_index, :, :, columns], self._values[layer_index, :, :, columns]
+
+    def _clean(self, end: int) -> None:
+        """Puts zeros where numbers are read and multiplied by a weight of zero: padding at first, then room."""
+        if end > self._num_clean_columns:
+            columns = slice(self._num_clean_columns, end + KEY_TILE)
+            self._keys[:, :, :, columns] = 0
+            self._values[:, :, :, columns] = 0
+            self._num_clean_columns = end + KEY_TILE
 
 
 class StaticAttentionView:
@@ -127,13 +136,13 @@ class StaticAttentionView:
     Args:
         cache: The batch's cache.
         is_token: For each row and each column that runs, true where a token stands, false on padding.
-        attention_mask: True where the query of a column may look at a key's column.
+        layout: Which columns run and hold keys, and how many of them are padding.
     """
 
-    def __init__(self, cache: StaticCache, is_token: torch.Tensor, attention_mask: AttentionMask) -> None:
+    def __init__(self, cache: StaticCache, is_token: torch.Tensor, layout: AttentionLayout) -> None:
         self._cache = cache
         self._is_token = is_token
-        self._attention_mask = attention_mask
+        self._layout = layout
 
     def attend(
         self,
@@ -151,5 +160,5 @@ class StaticAttentionView:
         dense_keys, dense_values = self._cache.write_and_read(layer_index, self._is_token, keys, values)
         dense_queries = queries.new_zeros(*self._is_token.shape, *queries.shape[1:])
         dense_queries[self._is_token] = queries  # batch q_len heads head_dim
-        output = attention(dense_queries.transpose(1, 2), dense_keys, dense_values, self._attention_mask)
+        output = attention(dense_queries.transpose(1, 2), dense_keys, dense_values, self._layout)
         return output.transpose(1, 2)[self._is_token]

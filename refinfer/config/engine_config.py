@@ -32,7 +32,7 @@ class EngineConfig:
         cache: Where keys and values live: "none" (recompute), "static" or "continuous".
         max_num_seqs: Most requests in one step.
         max_model_len: Longest request in tokens, prompt and output together; None takes the model's own.
-        batch_invariant: Whether a row's bits must not depend on its batch; not implemented yet.
+        batch_invariant: Whether a row's bits must not depend on what runs beside it.
         dtype: Dtype of weights and activations; "auto" takes the checkpoint's.
         device: Where tensors live; only "cpu" is implemented.
 
@@ -43,7 +43,7 @@ class EngineConfig:
     cache: str = "continuous"
     max_num_seqs: int = 16
     max_model_len: int | None = None
-    batch_invariant: bool = False
+    batch_invariant: bool = True
     dtype: str = "float32"
     device: str = "cpu"
 
@@ -57,7 +57,6 @@ class EngineConfig:
         _check_positive("max_num_seqs", self.max_num_seqs)
         if self.max_model_len is not None:
             _check_positive("max_model_len", self.max_model_len)
-        refuse_batch_invariant(batch_invariant=self.batch_invariant)
 
 
 def engine_config(**options: object) -> EngineConfig:
@@ -75,17 +74,6 @@ def engine_config(**options: object) -> EngineConfig:
             message = f"option {name}={value!r} is unknown; the options are {', '.join(known)}"
             raise ConfigError(message, option=name, value=value)
     return EngineConfig(**options)  # type: ignore[arg-type]  # each value is checked on construction
-
-
-def refuse_batch_invariant(*, batch_invariant: bool) -> None:
-    """Refuses the invariant manner of numerics until it exists.
-
-    Raises:
-        ConfigError: It was asked for.
-    """
-    if batch_invariant:
-        message = "batch_invariant=True is not implemented yet; pass batch_invariant=False"
-        raise ConfigError(message, batch_invariant=batch_invariant)
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from refinfer.config import ModelConfig
-from refinfer.config.engine_config import refuse_batch_invariant
 from refinfer.errors import CheckpointError, ConfigError, MissingWeightError, UnexpectedWeightError, WeightShapeError
+from refinfer.model.linear import Linear
 from refinfer.model.llama import Llama
 from refinfer.model.safetensors_file import StoredWeight
 from refinfer.model.weight_files import find_weights
-from refinfer.numerics import PlainNumerics, dtype_by_name
+from refinfer.numerics import InvariantNumerics, PlainNumerics, check_operations, dtype_by_name
 
 _EMBEDDING = "model.embed_tokens.weight"
 _HEAD = "lm_head.weight"
@@ -22,19 +22,19 @@ _DERIVED = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
 """Older files store the rotary frequencies, which follow from config.json."""
 
 
-def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: bool = False) -> Llama:
+def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: bool = True) -> Llama:
     """Loads a Llama-architecture checkpoint.
 
     Args:
         folder: Holds config.json, and model.safetensors or shards with their index.
         dtype: Dtype to run in: "float32", "float64", "bfloat16", "float16", or "auto" for the checkpoint's.
-        batch_invariant: Whether a row's bits must not depend on its batch; not implemented yet.
+        batch_invariant: Whether a row's bits must not depend on what runs beside it.
 
     Raises:
         ConfigError: A setting or a value in config.json cannot work or is not implemented.
         CheckpointError: The folder cannot be loaded as it stands.
+        NumericsError: On this machine a row's bits would depend on its batch.
     """
-    refuse_batch_invariant(batch_invariant=batch_invariant)
     folder = Path(folder)
     if not folder.is_dir():
         message = f"{folder} is not a folder; give the folder that holds config.json and the weights"
@@ -42,7 +42,7 @@ def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: b
     config = ModelConfig.from_folder(folder)
     weight_by_name = find_weights(folder)
     torch_dtype = _resolve_dtype(dtype, config, weight_by_name)
-    model = Llama(config, dtype=torch_dtype, numerics=PlainNumerics())
+    model = Llama(config, dtype=torch_dtype, numerics=InvariantNumerics() if batch_invariant else PlainNumerics())
     model.eval()
     _tie_before_reading(model, weight_by_name)
     _check_names_and_shapes(model, weight_by_name)
@@ -54,6 +54,11 @@ def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: b
     if is_one_weight:
         model.lm_head.weight = model.embedding_weight
     _tie_after_reading(model)
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.prepare()
+    if batch_invariant:
+        check_operations(model.numerics, config, torch_dtype)
     return model
 
 

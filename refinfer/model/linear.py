@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from refinfer.numerics import Numerics
+from refinfer.numerics import LinearProduct, Numerics
 
 
 def unloaded_parameter(*shape: int, dtype: torch.dtype) -> nn.Parameter:
@@ -30,7 +30,18 @@ class Linear(nn.Module):
         self.weight = unloaded_parameter(out_width, in_width, dtype=dtype)
         self.bias = unloaded_parameter(out_width, dtype=dtype) if has_bias else None
         self.numerics = numerics
+        self._product: LinearProduct | None = None
+
+    def prepare(self) -> LinearProduct:
+        """Readies the product by the weight and bias that stand here now; to be called again when they change.
+
+        Raises:
+            NumericsError: The manner of numerics finds none that keeps its promise.
+        """
+        self._product = self.numerics.prepare_linear(self.weight, self.bias)
+        return self._product
 
     def forward(self, inputs: Float[Tensor, "tokens in_width"]) -> Float[Tensor, "tokens out_width"]:
         """Computes inputs · weightᵀ + bias."""
-        return self.numerics.linear(inputs, self.weight, self.bias)
+        product = self._product or self.prepare()
+        return product(inputs)

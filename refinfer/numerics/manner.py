@@ -6,27 +6,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from refinfer.shapes import (
-    AttentionMask,
-    DenseKeys,
-    DenseQueries,
-    DenseValues,
-    PositionIds,
-    RotaryTable,
-)
+from refinfer.attention_layout import AttentionLayout
+from refinfer.numerics.products import Bias, LinearProduct, Weight
+from refinfer.shapes import DenseKeys, DenseQueries, DenseValues, PositionIds, RotaryTable
 
 
 @runtime_checkable
 class Numerics(Protocol):
     """One manner of adding up: the model calls these and no other operation that rounds, but for residual sums."""
 
-    def linear(
-        self,
-        inputs: Float[Tensor, "tokens in_width"],
-        weight: Float[Tensor, "out_width in_width"],
-        bias: Float[Tensor, " out_width"] | None,
-    ) -> Float[Tensor, "tokens out_width"]:
-        """Multiplies each row by a weight, and adds the bias."""
+    def prepare_linear(self, weight: Weight, bias: Bias | None) -> LinearProduct:
+        """Makes what multiplies rows by a weight that stays, and adds the bias."""
         ...
 
     def rms_norm(
@@ -65,11 +55,11 @@ class Numerics(Protocol):
         queries: DenseQueries,
         keys: DenseKeys,
         values: DenseValues,
-        attention_mask: AttentionMask | None,
+        layout: AttentionLayout,
     ) -> DenseQueries:
         """Computes softmax(q · k / sqrt(head_dim)) · v for each head (Vaswani et al. 2017, equation 1).
 
         Each key/value head serves a run of neighbouring query heads (Ainslie et al. 2023).
-        A mask of None means causal, aligned at the end: the last query looks at every key.
+        The layout says which keys a query looks at.
         """
         ...

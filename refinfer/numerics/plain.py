@@ -5,15 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from refinfer.attention_layout import AttentionLayout
 from refinfer.numerics.dtypes import compute_dtype
-from refinfer.shapes import (
-    AttentionMask,
-    DenseKeys,
-    DenseQueries,
-    DenseValues,
-    PositionIds,
-    RotaryTable,
-)
+from refinfer.numerics.products import Bias, LinearProduct, PlainProduct, Weight
+from refinfer.shapes import DenseKeys, DenseQueries, DenseValues, PositionIds, RotaryTable
 
 
 class PlainNumerics:
@@ -22,14 +17,9 @@ class PlainNumerics:
     See `Numerics` for what each method computes.
     """
 
-    def linear(
-        self,
-        inputs: Float[Tensor, "tokens in_width"],
-        weight: Float[Tensor, "out_width in_width"],
-        bias: Float[Tensor, " out_width"] | None,
-    ) -> Float[Tensor, "tokens out_width"]:
-        """Multiplies each row by a weight, and adds the bias."""
-        return functional.linear(inputs, weight, bias)
+    def prepare_linear(self, weight: Weight, bias: Bias | None) -> LinearProduct:
+        """Makes the product by a weight: the library's, as it comes."""
+        return PlainProduct(weight, bias)
 
     def rms_norm(
         self,
@@ -73,21 +63,14 @@ class PlainNumerics:
         queries: DenseQueries,
         keys: DenseKeys,
         values: DenseValues,
-        attention_mask: AttentionMask | None,
+        layout: AttentionLayout,
     ) -> DenseQueries:
         """Computes softmax(q · k / sqrt(head_dim)) · v for each head."""
-        q_len, kv_len = queries.shape[2], keys.shape[2]
-        is_causal = attention_mask is None and q_len > 1
-        if is_causal and q_len != kv_len:
-            # The library aligns its causal flag at the first key, which is right only for a square.
-            attention_mask = torch.ones(q_len, kv_len, dtype=torch.bool).tril(kv_len - q_len)
-            attention_mask = attention_mask[None, None]
-            is_causal = False
         return functional.scaled_dot_product_attention(
             queries,
-            keys,
-            values,
-            attn_mask=attention_mask,
-            is_causal=is_causal,
+            keys[:, :, : layout.num_keys],
+            values[:, :, : layout.num_keys],
+            attn_mask=layout.mask if layout.needs_mask else None,
+            is_causal=not layout.needs_mask and layout.num_queries > 1,
             enable_gqa=queries.shape[1] != keys.shape[1],
         )

@@ -1,0 +1,69 @@
+"""Which keys may each query of a rectangle look at? What caches say and attention obeys."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from refinfer.errors import ShapeError
+from refinfer.shapes import AttentionMask
+
+KEY_TILE = 64
+"""Key places are handed out in whole tiles of so many, counted from a request's first token."""
+
+
+def whole_tiles(num_keys: int) -> int:
+    """Rounds a number of key places up to whole tiles."""
+    return -(-num_keys // KEY_TILE) * KEY_TILE
+
+
+@dataclass(frozen=True)
+class AttentionLayout:
+    """Where queries and keys stand in a rectangle with one row for each request.
+
+    Query columns are the last of the key columns: the last query stands in the last of `num_keys` columns.
+    A rectangle of keys may have more columns; those are room, hold finite numbers and are never looked at.
+
+    Attributes:
+        num_queries: Columns that run.
+        num_keys: Columns that are written.
+        num_padding_tokens: For each row, how many columns stand before its first token.
+
+    Raises:
+        ShapeError: There are more queries than keys, or no query.
+    """
+
+    num_queries: int
+    num_keys: int
+    num_padding_tokens: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_queries <= self.num_keys:
+            message = (
+                f"{self.num_queries} queries cannot be the last of {self.num_keys} keys; each needs a key of its own"
+            )
+            raise ShapeError(message, num_queries=self.num_queries, num_keys=self.num_keys)
+
+    @property
+    def visible_ends(self) -> range:
+        """For each query column, the first key column that it may not look at: the one past its own."""
+        return range(self.num_keys - self.num_queries + 1, self.num_keys + 1)
+
+    @property
+    def needs_mask(self) -> bool:
+        """Whether more must be said than "causal, the first query at the first key"."""
+        return any(self.num_padding_tokens) or 1 < self.num_queries < self.num_keys
+
+    @cached_property
+    def mask(self) -> AttentionMask:
+        """True where a query may look at a key.
+
+        A padding query looks at itself alone: of a row that may look at nothing, some kernels make NaN, others zeros.
+        """
+        key_columns = torch.arange(self.num_keys)
+        ends = torch.tensor(self.visible_ends)[:, None]
+        starts = torch.tensor(self.num_padding_tokens)[:, None, None]
+        is_visible = (key_columns < ends) & (key_columns >= starts)  # batch q_len kv_len
+        is_own = key_columns == ends - 1
+        is_padding = ends <= starts
+        return (is_visible | (is_own & is_padding))[:, None]

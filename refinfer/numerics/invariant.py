@@ -1,0 +1,69 @@
+"""The invariant manner: a row's bits follow from its request alone, whatever runs beside it."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from refinfer.attention_layout import AttentionLayout
+from refinfer.numerics.dtypes import compute_dtype
+from refinfer.numerics.plain import PlainNumerics
+from refinfer.numerics.products import Bias, LinearProduct, Weight
+from refinfer.numerics.self_check import ProductMaker, product_maker
+from refinfer.numerics.tiled_attention import attend_in_tiles
+from refinfer.shapes import DenseKeys, DenseQueries, DenseValues
+
+_ROW_MULTIPLE = 8
+"""Tiles of queries have a multiple of so many rows.
+
+Each thread of the library's attention works in a slice of one buffer, whose length grows with two numbers a
+row; with a multiple of 8 rows every thread's slice starts at a cache line, with others the bits depended on
+which thread a row fell to.
+"""
+
+
+class InvariantNumerics(PlainNumerics):
+    """Operations of fixed shape or of fixed order, so that neither company nor chunks change a bit.
+
+    Norm and rotary turning are the plain manner's: they compute each row or element by itself.
+    `refinfer.numerics.self_check` holds every operation to that on the machine it runs on.
+    See `Numerics` for what each method computes.
+    """
+
+    def __init__(self) -> None:
+        self._maker_by_shape: dict[tuple[object, ...], ProductMaker] = {}
+
+    def prepare_linear(self, weight: Weight, bias: Bias | None) -> LinearProduct:
+        """Makes the cheapest product by a weight that keeps the promise here.
+
+        Raises:
+            NumericsError: None does.
+        """
+        shape = (weight.shape, weight.dtype, bias is None)
+        if shape not in self._maker_by_shape:
+            self._maker_by_shape[shape] = product_maker(weight, bias)
+        return self._maker_by_shape[shape](weight, bias)
+
+    def silu(self, inputs: Float[Tensor, "tokens width"]) -> Float[Tensor, "tokens width"]:
+        """Computes x · sigmoid(x) as x / (1 + exp(-x)).
+
+        The library's own function takes another formula for the last elements of a call.
+        """
+        wide = inputs.to(compute_dtype(inputs.dtype))
+        return (wide / torch.exp(-wide).add_(1)).to(inputs.dtype)
+
+    def attention(
+        self, queries: DenseQueries, keys: DenseKeys, values: DenseValues, layout: AttentionLayout
+    ) -> DenseQueries:
+        """Computes softmax(q · k / sqrt(head_dim)) · v for each head, request by request."""
+        num_heads, num_kv_heads = queries.shape[1], keys.shape[1]
+        share = num_heads // num_kv_heads
+        tile_rows = -(-share // _ROW_MULTIPLE) * _ROW_MULTIPLE
+        outputs = []
+        for row, num_padding in enumerate(layout.num_padding_tokens):
+            own_queries = queries[row].transpose(0, 1)  # q_len heads head_dim
+            grouped = own_queries.reshape(len(own_queries), num_kv_heads, share, -1)
+            num_visible = [max(0, end - num_padding) for end in layout.visible_ends]
+            own_keys, own_values = keys[row, :, num_padding:], values[row, :, num_padding:]
+            output = attend_in_tiles(grouped, own_keys, own_values, num_visible, tile_rows)
+            outputs.append(output.flatten(1, 2).transpose(0, 1))
+        return torch.stack(outputs)

@@ -1,0 +1,170 @@
+"""Does the invariant manner keep its promise on this machine? Asked of each operation when a model is loaded.
+
+Nothing in a library's documentation promises that a row's bits do not depend on the rows beside it, so each
+operation is tried at the model's own widths, dtype and number of threads: some rows together, the same rows in
+smaller companies, and whoever gets other bits is named.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from refinfer.attention_layout import AttentionLayout, whole_tiles
+from refinfer.config import ModelConfig
+from refinfer.errors import NumericsError
+from refinfer.numerics.dtypes import compute_dtype
+from refinfer.numerics.manner import Numerics
+from refinfer.numerics.products import Bias, LinearProduct, PackedProduct, TiledProduct, Weight
+
+RowFunction = Callable[[Tensor], Tensor]
+"""Computes rows from rows; the first axis counts them."""
+
+ProductMaker = Callable[[Weight, Bias | None], LinearProduct]
+
+_NUM_ROWS = 300
+_COMPANIES = (1, 2, 3, 17, 33, 8, 64, 5, 16, 32, 256, 4, 7, 9, 15, 31, 48, 63, 65, 100, 128, 200, 255)
+"""Sizes of company that are tried, those most likely to differ first."""
+
+_MAX_MULTIPLICATIONS = 2 * 10**10
+"""Of one probed product, about a second of one core; sizes that would take more are left out from the end."""
+
+_MIN_COMPANIES = 6
+_NUM_KEYS = (1, 5, 63, 64, 65, 200, 330)
+"""Lengths of the requests on which attention is tried."""
+
+
+def product_maker(weight: Weight, bias: Bias | None) -> ProductMaker:
+    """Gives the cheapest way to multiply by weights of this shape that keeps the promise.
+
+    Args:
+        weight: One such weight.
+        bias: Its bias, if there is one.
+
+    Raises:
+        NumericsError: No way does.
+    """
+    makers: list[ProductMaker] = [TiledProduct]
+    if PackedProduct.is_available(weight.dtype):
+        packed = [partial(PackedProduct, pads_single_row=pads) for pads in (False, True)]
+        makers = [*packed, TiledProduct]
+    inputs = _drawn(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
+    for make in makers:
+        size = depends_on_company(make(weight, bias), inputs, weight.numel())
+        if size is None:
+            return make
+    operation = f"the product by a weight of {tuple(weight.shape)}"
+    raise _broken(operation, weight.dtype, size)
+
+
+def depends_on_company(function: RowFunction, inputs: Tensor, multiplications_per_row: int = 1) -> int | None:
+    """Gives the size of a company in which a row gets other bits than in the company of all; None if none was found.
+
+    Args:
+        function: Computes rows from rows.
+        inputs: The rows of the company of all.
+        multiplications_per_row: What a row costs, to bound the time.
+    """
+    together = function(inputs)
+    num_left = _MAX_MULTIPLICATIONS // multiplications_per_row
+    for num_tried, size in enumerate(_COMPANIES):
+        num_left -= 2 * size
+        if size >= len(inputs) or (num_left < 0 and num_tried >= _MIN_COMPANIES):
+            continue
+        for start in (0, len(inputs) - size):
+            rows = slice(start, start + size)
+            if not torch.equal(function(inputs[rows].clone()), together[rows]):
+                return size
+    return None
+
+
+def check_operations(numerics: Numerics, config: ModelConfig, dtype: torch.dtype) -> None:
+    """Tries every operation of a manner but its products, at a model's widths.
+
+    Raises:
+        NumericsError: An operation's bits depend on company.
+    """
+    for name, function, inputs in _row_operations(numerics, config, dtype):
+        size = depends_on_company(function, inputs)
+        if size is not None:
+            raise _broken(name, dtype, size)
+    for num_keys in _NUM_KEYS:
+        size = _attention_depends_on_company(numerics, config, dtype, num_keys)
+        if size is not None:
+            operation = f"attention over {num_keys} keys"
+            raise _broken(operation, dtype, size)
+
+
+def _row_operations(
+    numerics: Numerics, config: ModelConfig, dtype: torch.dtype
+) -> Iterator[tuple[str, RowFunction, Tensor]]:
+    hidden, intermediate, head_dim = config.hidden_size, config.intermediate_size, config.head_dim
+    scale = _drawn(hidden, dtype=dtype)
+    yield (
+        f"the norm of {hidden} wide rows",
+        lambda rows: numerics.rms_norm(rows, scale, config.norm_eps),
+        _drawn(_NUM_ROWS, hidden, dtype=dtype),
+    )
+    yield f"SiLU of {intermediate} wide rows", numerics.silu, _drawn(_NUM_ROWS, intermediate, dtype=dtype)
+    frequencies = _drawn(head_dim // 2, dtype=compute_dtype(dtype)).abs()
+    positions = torch.arange(_NUM_ROWS) * 7
+    yield (
+        f"rotary tables of {head_dim} wide heads",
+        lambda rows: torch.cat(numerics.rotary_tables(rows, frequencies, dtype), dim=-1),
+        positions,
+    )
+
+    def rotate(rows: Tensor) -> Tensor:
+        vectors, cos, sin = torch.split(rows, [config.num_heads * head_dim, head_dim, head_dim], dim=-1)
+        return numerics.rotate(vectors.reshape(len(rows), -1, head_dim), cos, sin)
+
+    yield (
+        f"the rotation of {head_dim} wide heads",
+        rotate,
+        _drawn(_NUM_ROWS, (config.num_heads + 2) * head_dim, dtype=dtype),
+    )
+
+
+def _attention_depends_on_company(
+    numerics: Numerics, config: ModelConfig, dtype: torch.dtype, num_keys: int
+) -> int | None:
+    """Gives how many queries ran together when one got other bits than among all; None if none was found.
+
+    Keys past a query's own place are other numbers when it runs alone, and so is where they lie.
+    """
+    num_queries = min(num_keys, 70)
+    queries = _drawn(1, config.num_heads, num_keys, config.head_dim, dtype=dtype)
+    keys, values = (
+        _drawn(1, config.num_kv_heads, num_keys, config.head_dim, dtype=dtype, seed=seed) for seed in (1, 2)
+    )
+    together = numerics.attention(queries[:, :, -num_queries:], keys, values, AttentionLayout(num_queries, num_keys))
+    first = num_keys - num_queries
+    for size in (1, 2, 3, 20):
+        for start in {0, 1, num_queries // 2, num_queries - size}:
+            stop = start + size
+            if start < 0 or stop > num_queries:
+                continue
+            room = (0, 0, 0, whole_tiles(first + stop) + 64 - first - stop)
+            own_keys, own_values = (functional.pad(rows[:, :, : first + stop], room) for rows in (keys, values))
+            layout = AttentionLayout(size, first + stop)
+            own = numerics.attention(queries[:, :, first + start : first + stop], own_keys, own_values, layout)
+            if not torch.equal(own, together[:, :, start:stop]):
+                return size
+    return None
+
+
+def _drawn(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
+    """Gives normal numbers, the same at every load."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator).mul_(3).to(dtype)
+
+
+def _broken(operation: str, dtype: torch.dtype, size: int | None) -> NumericsError:
+    threads = torch.get_num_threads()
+    message = (
+        f"{operation} in {str(dtype).removeprefix('torch.')} with {threads} threads gives a row other bits "
+        f"when {size} rows run together than when more do; pass batch_invariant=False to run without the promise"
+    )
+    return NumericsError(message, operation=operation, dtype=dtype, threads=threads, size=size)
