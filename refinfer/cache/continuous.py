@@ -17,7 +17,8 @@ class ContinuousCache:
     """Keys and values of one request, laid out (layers, kv_heads, capacity, head_dim).
 
     Length is the only truth: what lies past `num_computed_tokens` is scratch.
-    The last tile of keys is read whole, so its unwritten places hold zeros; later tiles hold NaN until they begin.
+    The last tile of keys is read whole, so the places past the tokens that run hold zeros there. All others hold
+    NaN until they are written, and so do those of the tokens that run.
 
     Args:
         config: The model's shape.
@@ -29,7 +30,7 @@ class ContinuousCache:
         self._max_tokens = max_tokens
         self._num_computed_tokens = 0
         self._num_written_tokens = 0
-        self._num_clean_places = 0
+        self._num_touched_places = 0
         shape = (config.num_layers, config.num_kv_heads, 0, config.head_dim)
         self._keys = unwritten(*shape, dtype=dtype)
         self._values = unwritten(*shape, dtype=dtype)
@@ -61,11 +62,7 @@ class ContinuousCache:
             capacity = max(_FIRST_CAPACITY, 2 * self.capacity, whole_tiles(end))
             self._keys = self._grown(self._keys, capacity)
             self._values = self._grown(self._values, capacity)
-            self._num_clean_places = self._num_computed_tokens
-        if whole_tiles(end) > self._num_clean_places:
-            self._keys[:, :, self._num_clean_places : whole_tiles(end)] = 0
-            self._values[:, :, self._num_clean_places : whole_tiles(end)] = 0
-            self._num_clean_places = whole_tiles(end)
+        self._ready(end)
         self._num_written_tokens = self._num_computed_tokens
         return ContinuousAttentionView(self, AttentionLayout(num_scheduled_tokens, end))
 
@@ -92,6 +89,21 @@ class ContinuousCache:
         self._num_written_tokens = end
         places = slice(whole_tiles(end))
         return self._keys[None, layer_index, :, places], self._values[None, layer_index, :, places]
+
+    def _ready(self, end: int) -> None:
+        """Puts NaN where the next tokens go, to show a layer they skip, and zeros in the rest of the last tile.
+
+        Of a pass that was rolled back nothing is left in a tile that is read.
+        """
+        # places: 0 .. computed .. end .. stop .. capacity
+        #          tokens     NaN    zeros  NaN, or what a pass that was rolled back has left
+        start, stop = self._num_computed_tokens, whole_tiles(end)
+        is_same_tile = stop == whole_tiles(self._num_touched_places)  # then it holds zeros past those places
+        zeros = slice(end, self._num_touched_places if is_same_tile else stop)
+        for storage in (self._keys, self._values):
+            storage[:, :, start:end] = float("nan")
+            storage[:, :, zeros] = 0
+        self._num_touched_places = end
 
     def _grown(self, storage: torch.Tensor, capacity: int) -> torch.Tensor:
         layers, kv_heads, _, head_dim = storage.shape

@@ -30,7 +30,7 @@ class StaticCache:
     The first step runs every prompt whole; each later step runs one token of every row,
     of rows that have ended too, since they stay in the batch.
     Attention reads a row in whole tiles counted from its first token, so up to a tile of columns past
-    the written ones holds zeros; what lies further on holds NaN.
+    the written ones holds zeros. What lies further on holds NaN, and so do the places of tokens until they are written.
 
     Args:
         config: The model's shape.
@@ -94,6 +94,9 @@ class StaticCache:
         self._clean(end + _ROOM)
         columns = torch.arange(self._num_columns, end)
         is_token = columns >= self._num_padding_tokens[:, None]  # batch q_len
+        for storage in (self._keys, self._values):
+            # A layer that skips these tokens must not be read as zeros later.
+            storage[:, :, :, self._num_columns : end].masked_fill_(is_token[:, None, :, None], float("nan"))
         layout = AttentionLayout(num_new_columns, end, tuple(self._num_padding_tokens.tolist()))
         return StaticAttentionView(self, is_token, layout)
 

@@ -23,10 +23,8 @@ class Probe:
     def __init__(self):
         self.calls = []
 
-    def __call__(self, queries, keys, values, attention_mask):
-        self.calls.append(
-            SimpleNamespace(queries=queries, keys=keys.clone(), values=values.clone(), mask=attention_mask)
-        )
+    def __call__(self, queries, keys, values, layout):
+        self.calls.append(SimpleNamespace(queries=queries, keys=keys.clone(), values=values.clone(), layout=layout))
         return -queries
 
 

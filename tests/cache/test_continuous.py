@@ -15,11 +15,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from refinfer.attention_layout import KEY_TILE, AttentionLayout
 from refinfer.cache import ContinuousCache
-from refinfer.errors import CapacityError, InvariantError
+from refinfer.errors import CapacityError, InvariantError, ShapeError
 from refinfer.interfaces import AttentionView, KVCache
 
-MAX_TOKENS = 40
+MAX_TOKENS = 140
+"""Two tiles of keys and a part of a third."""
+
+chunks = st.one_of(st.integers(1, 20), st.sampled_from([KEY_TILE - 1, KEY_TILE, KEY_TILE + 1]))
 
 
 class ContinuousCacheLife(RuleBasedStateMachine):
@@ -53,13 +57,16 @@ class ContinuousCacheLife(RuleBasedStateMachine):
         expected = self.tokens + names
         for given, kind in ((call.keys, "key"), (call.values, "value")):
             dense = tools.vectors(expected, layer_index, tools.num_kv_heads, kind).transpose(0, 1)[None]
-            assert torch.equal(given, dense), "the request's own tokens in order, and nothing else"
+            num_tokens = len(expected)
+            assert torch.equal(given[:, :, :num_tokens], dense), "the request's own tokens in order"
+            assert not given[:, :, num_tokens:].any(), "zeros, which add nothing when their weight is zero"
+            assert given.shape[2] == -(-num_tokens // KEY_TILE) * KEY_TILE, "whole tiles, and no tile more"
         queries = tools.vectors(names, layer_index, tools.num_heads, "query")
         assert torch.equal(call.queries, queries.transpose(0, 1)[None])
-        assert call.mask is None, "causal, aligned at the end"
+        assert call.layout == AttentionLayout(len(names), len(expected)), "causal, aligned at the end, no padding"
         assert torch.equal(output, -queries), "the output is packed in the order of the tokens"
 
-    @rule(num_tokens=st.integers(1, 20), share=st.fractions(0, 1))
+    @rule(num_tokens=chunks, share=st.fractions(0, 1))
     def step(self, num_tokens, share):
         """Runs a chunk, of which the first part stands: the rest is rolled back."""
         if not self.fits(num_tokens):
@@ -73,14 +80,14 @@ class ContinuousCacheLife(RuleBasedStateMachine):
         self.num_written = len(self.tokens) + num_tokens
         self.tokens += names[:num_kept]
 
-    @rule(num_tokens=st.integers(1, 20))
+    @rule(num_tokens=chunks)
     def fail_half_way(self, num_tokens):
         """A pass that raises after the first layer; its tokens are gone, the others stay."""
         if self.fits(num_tokens):
             self.run_layer(self.cache.attention_view(num_tokens), self.names(num_tokens), 0)
             self.num_written = len(self.tokens) + num_tokens
 
-    @rule(num_tokens=st.integers(1, 20))
+    @rule(num_tokens=chunks)
     def fail_before_the_first_layer(self, num_tokens):
         if self.fits(num_tokens):
             self.cache.attention_view(num_tokens)
@@ -146,10 +153,42 @@ def test_growth_costs_little_per_token(toolbox, run_tokens):
 
 def test_growth_in_the_middle_of_a_chunk_keeps_everything(toolbox, run_tokens):
     cache = ContinuousCache(toolbox.config, torch.float64)
-    run_tokens(cache, list(range(1, 16)))
-    calls = run_tokens(cache, [16, 17, 18])
-    expected = toolbox.vectors(list(range(1, 19)), 1, toolbox.num_kv_heads, "value").transpose(0, 1)[None]
-    assert torch.equal(calls[1].values, expected)
+    run_tokens(cache, list(range(1, KEY_TILE)))
+    assert cache.capacity == KEY_TILE
+    calls = run_tokens(cache, [KEY_TILE, KEY_TILE + 1, KEY_TILE + 2])
+    assert cache.capacity > KEY_TILE
+    names = list(range(1, KEY_TILE + 3))
+    expected = toolbox.vectors(names, 1, toolbox.num_kv_heads, "value").transpose(0, 1)[None]
+    assert torch.equal(calls[1].values[:, :, : len(names)], expected)
+    assert not calls[1].values[:, :, len(names) :].any()
+
+
+def test_room_in_the_last_tile_never_holds_what_was_rolled_back(toolbox, run_tokens):
+    """Also where that was NaN: weights of zero do not make NaN vanish."""
+    cache, probe = ContinuousCache(toolbox.config, torch.float64), toolbox.Probe()
+    run_tokens(cache, [1, 2, 3])
+    nan = torch.full((50, 2, 3), float("nan"), dtype=torch.float64)
+    cache.attention_view(50).attend(0, nan.repeat_interleave(2, 1), nan, nan, probe)
+    toolbox.attend(cache.attention_view(1), [4], 0, probe)
+    expected = toolbox.vectors([1, 2, 3, 4], 0, toolbox.num_kv_heads, "key").transpose(0, 1)[None]
+    assert torch.equal(probe.calls[-1].keys[:, :, :4], expected)
+    assert torch.equal(probe.calls[-1].keys[:, :, 4:], torch.zeros(1, 2, KEY_TILE - 4, 3, dtype=torch.float64))
+
+
+def test_places_past_the_last_tile_hold_nan(toolbox):
+    """No storage is handed out that nobody wrote and nobody cleaned."""
+    cache, probe = ContinuousCache(toolbox.config, torch.float64), toolbox.Probe()
+    toolbox.attend(cache.attention_view(2 * KEY_TILE), list(range(1, 2 * KEY_TILE + 1)), 0, probe)
+    cache.advance(2 * KEY_TILE)
+
+    def whole_storage(queries, keys, values, layout):
+        return probe(queries, keys._base, values._base, layout)
+
+    toolbox.attend(cache.attention_view(1), [2 * KEY_TILE + 1], 0, whole_storage)
+    assert cache.capacity == 4 * KEY_TILE
+    for storage in (probe.calls[-1].keys[0], probe.calls[-1].values[0]):
+        assert not storage[:, : 3 * KEY_TILE].isnan().any()
+        assert storage[:, 3 * KEY_TILE :].isnan().all()
 
 
 def test_layer_that_was_never_written_shows_as_nan(toolbox):
@@ -163,19 +202,37 @@ def test_layer_that_was_never_written_shows_as_nan(toolbox):
     assert not probe.calls[-1].keys[:, :, 2:].isnan().any()
 
 
+def test_layer_that_was_left_out_late_shows_as_nan(toolbox, run_tokens):
+    """Its places were room of the last tile before, and zeros."""
+    cache, probe = ContinuousCache(toolbox.config, torch.float64), toolbox.Probe()
+    run_tokens(cache, [1, 2])
+    toolbox.attend(cache.attention_view(1), [3], 0, probe)
+    cache.advance(1)
+    toolbox.attend(cache.attention_view(1), [4], 1, probe)
+    assert probe.calls[-1].keys.isnan().all(dim=3)[0, 0].nonzero().tolist() == [[2]]
+    assert probe.calls[-1].values.isnan().all(dim=3)[0, 0].nonzero().tolist() == [[2]]
+
+
 def test_caches_never_share_memory(toolbox, run_tokens):
     first, second = (ContinuousCache(toolbox.config, torch.float64) for _ in range(2))
     run_tokens(first, [1, 2])
     run_tokens(second, [7, 8])
     calls = run_tokens(first, [3])
     expected = toolbox.vectors([1, 2, 3], 0, toolbox.num_kv_heads, "key").transpose(0, 1)[None]
-    assert torch.equal(calls[0].keys, expected)
+    assert torch.equal(calls[0].keys[:, :, :3], expected)
 
 
 def test_view_refuses_another_number_of_tokens(toolbox):
     view = ContinuousCache(toolbox.config, torch.float64).attention_view(2)
     with pytest.raises(InvariantError, match="3 tokens run through a view made for 2"):
         toolbox.attend(view, [1, 2, 3], 0, toolbox.Probe())
+
+
+def test_attention_view_refuses_to_run_no_token(toolbox, run_tokens):
+    cache = ContinuousCache(toolbox.config, torch.float64)
+    run_tokens(cache, [1, 2])
+    with pytest.raises(ShapeError, match="0 queries cannot be the last of 2 keys"):
+        cache.attention_view(0)
 
 
 def test_attention_view_refuses_to_pass_the_limit_and_changes_nothing(toolbox, run_tokens):

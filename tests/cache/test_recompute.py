@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refinfer.attention_layout import AttentionLayout
 from refinfer.cache import CausalAttentionView
 from refinfer.errors import ShapeError
 from refinfer.interfaces import AttentionView
@@ -30,7 +31,7 @@ def test_causal_view_gives_each_request_its_own_tokens(toolbox, lengths, layer_i
     assert len(probe.calls) == len(lengths)
     for length, call in zip(lengths, probe.calls, strict=True):
         own, names = names[:length], names[length:]
-        assert call.mask is None
+        assert call.layout == AttentionLayout(length, length)
         for given_tensor, heads, kind in (
             (call.queries, toolbox.num_heads, "query"),
             (call.keys, toolbox.num_kv_heads, "key"),
@@ -56,6 +57,11 @@ def test_other_requests_do_not_change_output():
         for part in (range(3), range(3, 7))
     ]
     assert torch.equal(together, torch.cat(alone))
+
+
+def test_causal_view_refuses_a_request_without_tokens():
+    with pytest.raises(ShapeError, match="0 queries cannot be the last of 0 keys"):
+        CausalAttentionView([2, 0])
 
 
 @pytest.mark.parametrize("lengths", [[2], [4], [1, 1], [3, 1], []], ids=str)

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from refinfer.attention_layout import KEY_TILE, AttentionLayout
 from refinfer.cache import ContinuousCache, StaticCache
 from refinfer.errors import CapacityError, InvariantError, ShapeError
 from refinfer.interfaces import AttentionView
@@ -60,17 +61,22 @@ class StaticCacheLife(RuleBasedStateMachine):
         output = tools.attend(view, packed, layer_index, probe)
         assert torch.equal(output, -tools.vectors(packed, layer_index, tools.num_heads, "query"))
         (call,) = probe.calls
-        num_columns = call.keys.shape[2]
+        num_columns = max(self.lengths) if not self.rows[0] else self.padding[0] + len(self.rows[0]) + 1
+        num_queries = max(map(len, new_names))
+        assert call.layout == AttentionLayout(num_queries, num_columns, tuple(self.padding))
+        assert call.keys.shape[2] == call.values.shape[2] == num_columns + KEY_TILE - 1, "room for any row's last tile"
         for row, (padding, names) in enumerate(zip(self.padding, new_names, strict=True)):
             tokens = self.rows[row] + names
             assert padding + len(tokens) == num_columns
             for given_tensor, kind in ((call.keys, "key"), (call.values, "value")):
                 expected = tools.vectors(tokens, layer_index, tools.num_kv_heads, kind).transpose(0, 1)
-                assert torch.equal(given_tensor[row, :, padding:], expected), "logical place p at column padding + p"
-                assert not given_tensor[row, :, :padding].isnan().any(), "padding is multiplied by a weight of zero"
+                written = given_tensor[row, :, padding:num_columns]
+                assert torch.equal(written, expected), "logical place p at column padding + p"
+                assert not given_tensor[row, :, :padding].any(), "padding is multiplied by a weight of zero"
+                assert not given_tensor[row, :, num_columns:].any(), "and so is room"
             queries = tools.vectors(names, layer_index, tools.num_heads, "query").transpose(0, 1)
             assert torch.equal(call.queries[row, :, -len(names) :], queries)
-            self.check_mask(call.mask[row, 0], padding, len(names))
+            self.check_mask(call.layout.mask[row, 0], padding, len(names))
 
     def check_mask(self, mask, padding, num_new_tokens):
         """A token looks at its own row's tokens up to itself; a padding place at itself alone."""
@@ -163,3 +169,37 @@ def test_layer_that_was_never_written_shows_as_nan(toolbox):
     toolbox.attend(cache.attention_view(), [4, 5], 1, probe)
     assert probe.calls[-1].keys[0, :, :2].isnan().all()
     assert probe.calls[-1].values[1, :, 1].isnan().all()
+    assert not probe.calls[-1].values[1, :, 0].any(), "padding"
+    assert not probe.calls[-1].values[:, :, 2:].isnan().any()
+
+
+def test_layer_that_was_left_out_late_shows_as_nan(toolbox):
+    """Its places were room before, and zeros."""
+    cache = StaticCache(toolbox.config, torch.float64, num_prompt_tokens=[2, 1], max_output_tokens=3)
+    probe = toolbox.Probe()
+    view = cache.attention_view()
+    for layer_index in range(toolbox.config.num_layers):
+        toolbox.attend(view, [1, 2, 3], layer_index, probe)
+    for layer_index, names in enumerate([[4, 5], [6, 7]]):
+        cache.advance()
+        toolbox.attend(cache.attention_view(), names, layer_index, probe)
+    for row in range(2):
+        assert probe.calls[-1].keys.isnan().all(dim=3)[row, 0].nonzero().tolist() == [[2]]
+
+
+def test_room_holds_zeros_over_many_columns_and_nan_lies_past_it(toolbox):
+    """Room is cleaned a tile at a time, so a life of few columns would not see the second time."""
+    num_steps = 2 * KEY_TILE + 3
+    cache = StaticCache(toolbox.config, torch.float64, num_prompt_tokens=[3, 1], max_output_tokens=num_steps)
+    probe = toolbox.Probe()
+
+    def whole_storage(queries, keys, values, layout):
+        return probe(queries, keys._base, values, layout)
+
+    for step in range(num_steps):
+        names = [1, 2, 3, 4] if step == 0 else [2 * step + 3, 2 * step + 4]
+        toolbox.attend(cache.attention_view(), names, 0, whole_storage)
+        cache.advance()
+        num_columns, storage = cache.num_columns, probe.calls[-1].keys[0]
+        assert not storage[:, :, num_columns : num_columns + KEY_TILE - 1].any()
+        assert storage[:, :, num_columns + 2 * KEY_TILE - 1 :].isnan().all()
