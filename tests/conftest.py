@@ -3,9 +3,9 @@
 import os
 import sys
 
+import jaxtyping
 import pytest
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
 from oracle.plugin import PROFILES
 
@@ -27,7 +27,7 @@ loaded_too_early = {name for name in sys.modules if name.split(".")[0] in CHECKE
 if loaded_too_early:
     message = f"loaded before the shape checks were on: {', '.join(sorted(loaded_too_early))}"
     raise pytest.UsageError(message)
-install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
+jaxtyping.install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,3 +52,11 @@ def pytest_runtest_setup() -> None:
     """Starts every test from the same random tensors, whatever ran before it."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture
+def _without_shape_checks():
+    """As outside of tests: what the shape checks would say, the code says itself."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -54,6 +54,7 @@ class EngineConfig:
         _check_choice("cache", self.cache, CACHES)
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("device", self.device, DEVICES)
+        check_flag("batch_invariant", self.batch_invariant)
         _check_positive("max_num_seqs", self.max_num_seqs)
         if self.max_model_len is not None:
             _check_positive("max_model_len", self.max_model_len)
@@ -74,6 +75,17 @@ def engine_config(**options: object) -> EngineConfig:
             message = f"option {name}={value!r} is unknown; the options are {', '.join(known)}"
             raise ConfigError(message, option=name, value=value)
     return EngineConfig(**options)  # type: ignore[arg-type]  # each value is checked on construction
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuses what is neither true nor false, such as the text "false", which would pass for true.
+
+    Raises:
+        ConfigError: The value is not a bool.
+    """
+    if not isinstance(value, bool):
+        message = f"{name} is {value!r}; it must be True or False"
+        raise ConfigError(message, name=name, value=value)
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from refinfer.config import ModelConfig
+from refinfer.config.engine_config import check_flag
 from refinfer.errors import CheckpointError, ConfigError, MissingWeightError, UnexpectedWeightError, WeightShapeError
 from refinfer.model.linear import Linear
 from refinfer.model.llama import Llama
@@ -35,6 +36,7 @@ def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: b
         CheckpointError: The folder cannot be loaded as it stands.
         NumericsError: On this machine a row's bits would depend on its batch.
     """
+    check_flag("batch_invariant", batch_invariant)
     folder = Path(folder)
     if not folder.is_dir():
         message = f"{folder} is not a folder; give the folder that holds config.json and the weights"

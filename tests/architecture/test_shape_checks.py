@@ -13,10 +13,10 @@ LOADED = "import sys, oracle.plugin; print(*sorted(sys.modules))"
 
 
 def test_shape_checks_are_on():
-    weight = torch.ones(3, 2)
+    weight = torch.ones(3)
     hidden_states = torch.ones(5, 4)
     with pytest.raises(TypeCheckError):
-        PlainNumerics().linear(hidden_states, weight, None)
+        PlainNumerics().rms_norm(hidden_states, weight, 1e-5)
 
 
 def test_plugin_loads_neither_torch_nor_the_engine():

@@ -8,7 +8,6 @@ from refinfer.config.engine_config import (
     DTYPES,
     EngineConfig,
     engine_config,
-    refuse_batch_invariant,
 )
 from refinfer.errors import ConfigError
 
@@ -48,6 +47,13 @@ def test_engine_config_refuses_a_value_that_cannot_work(name, value, way_out):
     assert way_out in message
 
 
+@pytest.mark.usefixtures("_without_shape_checks")
+@pytest.mark.parametrize("value", ["false", 0, 1, None])
+def test_engine_config_refuses_a_manner_that_is_neither_true_nor_false(value):
+    with pytest.raises(ConfigError, match=f"batch_invariant is {value!r}; it must be True or False"):
+        engine_config(batch_invariant=value)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("max_num_seqs", 1), ("max_model_len", 1), ("max_model_len", None), ("batch_invariant", False)],
@@ -56,15 +62,9 @@ def test_engine_config_takes_the_smallest_value(name, value):
     assert getattr(engine_config(**{name: value}), name) == value
 
 
-def test_engine_config_refuses_the_invariant_manner():
-    with pytest.raises(ConfigError, match="not implemented yet; pass batch_invariant=False"):
-        EngineConfig(batch_invariant=True)
-
-
-def test_refuse_batch_invariant_lets_the_plain_manner_pass():
-    refuse_batch_invariant(batch_invariant=False)
-    with pytest.raises(ConfigError):
-        refuse_batch_invariant(batch_invariant=True)
+def test_engine_config_is_batch_invariant_unless_told_otherwise():
+    assert EngineConfig().batch_invariant is True
+    assert EngineConfig(batch_invariant=False).batch_invariant is False
 
 
 @pytest.mark.parametrize("name", _PLANNED_OPTIONS)

@@ -15,6 +15,8 @@ from refinfer.errors import (
     UnsupportedModelError,
     WeightShapeError,
 )
+from refinfer.model.linear import Linear
+from refinfer.numerics import InvariantNumerics, PlainNumerics
 
 DTYPES = ["float32", "float64", "bfloat16", "float16"]
 DTYPE_BY_NAME = {name: getattr(torch, name) for name in DTYPES}
@@ -105,9 +107,27 @@ def test_load_model_refuses_a_weight_stored_in_an_unknown_dtype(tiny, folder, dt
         load_model(folder, dtype=dtype)
 
 
-def test_load_model_refuses_the_invariant_manner(folder):
-    with pytest.raises(ConfigError, match="pass batch_invariant=False"):
-        load_model(folder, batch_invariant=True)
+@pytest.mark.usefixtures("_without_shape_checks")
+@pytest.mark.parametrize("value", ["false", 0, None])
+def test_load_model_refuses_a_manner_that_is_neither_true_nor_false(folder, value):
+    with pytest.raises(ConfigError, match=f"batch_invariant is {value!r}; it must be True or False"):
+        load_model(folder, batch_invariant=value)
+
+
+def test_load_model_takes_the_invariant_manner_unless_told_otherwise(folder):
+    """The class itself, since the invariant manner is a plain one with some operations replaced."""
+    assert type(load_model(folder).numerics) is InvariantNumerics
+    assert type(load_model(folder, batch_invariant=True).numerics) is InvariantNumerics
+    assert type(load_model(folder, batch_invariant=False).numerics) is PlainNumerics
+
+
+@pytest.mark.parametrize("batch_invariant", [True, False])
+def test_load_model_readies_every_product_by_the_weights_of_the_file(folder, batch_invariant):
+    model = load_model(folder, dtype="float64", batch_invariant=batch_invariant)
+    for module in model.modules():
+        if isinstance(module, Linear):
+            rows = torch.ones(2, module.weight.shape[1], dtype=torch.float64)
+            torch.testing.assert_close(module(rows), rows @ module.weight.T)
 
 
 def test_load_model_refuses_a_path_that_is_no_folder(folder):

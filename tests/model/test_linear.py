@@ -29,6 +29,17 @@ def test_linear_multiplies_by_the_weight_and_adds_the_bias(bias, expected):
     assert linear(torch.tensor([[1.0, 5.0]])).tolist() == expected
 
 
+def test_linear_keeps_its_product_until_it_is_readied_again():
+    """A packed weight is a copy, so that what stands in the module later would not count by itself."""
+    linear = Linear(2, 2, has_bias=False, dtype=torch.float32, numerics=PlainNumerics())
+    linear.weight = nn.Parameter(torch.eye(2), requires_grad=False)
+    rows = torch.tensor([[1.0, 5.0]])
+    assert linear(rows).tolist() == [[1.0, 5.0]]
+    linear.weight = nn.Parameter(3 * torch.eye(2), requires_grad=False)
+    linear.prepare()
+    assert linear(rows).tolist() == [[3.0, 15.0]]
+
+
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_linear_has_the_parameters_that_a_checkpoint_has(has_bias):
     linear = Linear(2, 3, has_bias=has_bias, dtype=torch.float32, numerics=PlainNumerics())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
+from refinfer.attention_layout import AttentionLayout
 from refinfer.config import RopeConfig
 from refinfer.numerics import Numerics, PlainNumerics, inverse_frequencies
 
@@ -28,7 +29,7 @@ def test_plain_numerics_is_a_manner():
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_linear_multiplies_each_row_by_the_stored_weight(has_bias):
     inputs, weight, bias = drawn(3, 5), drawn(4, 5, seed=1), drawn(4, seed=2) * has_bias
-    output = NUMERICS.linear(inputs, weight, bias if has_bias else None)
+    output = NUMERICS.prepare_linear(weight, bias if has_bias else None)(inputs)
     np.testing.assert_allclose(output.numpy(), inputs.numpy() @ weight.numpy().T + bias.numpy(), rtol=1e-13)
 
 
@@ -149,27 +150,28 @@ def drawn_attention_inputs(shape, dtype=torch.float64):
 
 @settings(deadline=None)
 @given(shape=shapes)
-def test_attention_without_mask_is_causal_and_aligned_at_the_end(shape):
+def test_attention_without_padding_is_causal_and_aligned_at_the_end(shape):
     queries, keys, values = drawn_attention_inputs(shape)
     q_len, kv_len = queries.shape[2], keys.shape[2]
     mask = np.tril(np.ones((q_len, kv_len), dtype=bool), kv_len - q_len)
     mask = np.broadcast_to(mask, (shape["batch"], 1, q_len, kv_len))
     expected = formula_attention(queries.numpy(), keys.numpy(), values.numpy(), mask)
-    np.testing.assert_allclose(NUMERICS.attention(queries, keys, values, None).numpy(), expected, atol=1e-12)
-    given_mask = NUMERICS.attention(queries, keys, values, torch.from_numpy(mask.copy()))
-    np.testing.assert_allclose(given_mask.numpy(), expected, atol=1e-12)
+    layout = AttentionLayout(q_len, kv_len, (0,) * shape["batch"])
+    np.testing.assert_allclose(NUMERICS.attention(queries, keys, values, layout).numpy(), expected, atol=1e-12)
 
 
 @settings(deadline=None)
 @given(shape=shapes, data=st.data())
-def test_attention_looks_only_where_the_mask_is_true(shape, data):
+def test_attention_looks_neither_at_padding_nor_at_room(shape, data):
     queries, keys, values = drawn_attention_inputs(shape)
-    mask_shape = (shape["batch"], 1, queries.shape[2], keys.shape[2])
-    bits = data.draw(st.lists(st.booleans(), min_size=int(np.prod(mask_shape)), max_size=int(np.prod(mask_shape))))
-    mask = torch.tensor(bits).reshape(mask_shape)
-    mask[..., 0] = True  # a query that may look nowhere has no output
-    expected = formula_attention(queries.numpy(), keys.numpy(), values.numpy(), mask.numpy())
-    output = NUMERICS.attention(queries, keys, values, mask)
+    kv_len = keys.shape[2]
+    num_keys = data.draw(st.integers(queries.shape[2], kv_len), label="written columns")
+    paddings = st.lists(st.integers(0, num_keys - 1), min_size=shape["batch"], max_size=shape["batch"])
+    layout = AttentionLayout(queries.shape[2], num_keys, tuple(data.draw(paddings, label="padding")))
+    mask = np.zeros((shape["batch"], 1, queries.shape[2], kv_len), dtype=bool)
+    mask[..., :num_keys] = layout.mask.numpy()
+    expected = formula_attention(queries.numpy(), keys.numpy(), values.numpy(), mask)
+    output = NUMERICS.attention(queries, keys, values, layout)
     np.testing.assert_allclose(output.numpy(), expected, atol=1e-12)
 
 
@@ -177,5 +179,6 @@ def test_attention_looks_only_where_the_mask_is_true(shape, data):
 @given(shape=shapes)
 def test_attention_of_float32_stays_near_float64(shape):
     queries, keys, values = drawn_attention_inputs(shape, torch.float32)
-    exact = NUMERICS.attention(queries.double(), keys.double(), values.double(), None)
-    assert (NUMERICS.attention(queries, keys, values, None) - exact).abs().max() < 2e-6
+    layout = AttentionLayout(queries.shape[2], keys.shape[2], (0,) * shape["batch"])
+    exact = NUMERICS.attention(queries.double(), keys.double(), values.double(), layout)
+    assert (NUMERICS.attention(queries, keys, values, layout) - exact).abs().max() < 2e-6
