@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from oracle.checkpoints import CheckpointSpec, write_checkpoint
 from oracle.compare import LogitRows, as_rows
@@ -66,18 +67,24 @@ class Case:
             raise ScenarioError(message)
         self.scenario = scenario
         self.folder = folder
-        self._subject_by_mode: dict[str, RefinferSubject] = {}
+        self._subjects: dict[tuple[str, bool], RefinferSubject] = {}
+        self._lone_logits_by_index: dict[int, torch.Tensor] = {}
         self._records_by_run: dict[tuple[str, tuple[int, ...]], list[RequestRecord]] = {}
         self._reference_by_tokens: dict[tuple[str, tuple[int, ...]], LogitRows] = {}
         self._witness_by_tokens: dict[tuple[int, ...], LogitRows] = {}
 
-    def subject(self, mode: str) -> RefinferSubject:
-        """Gives a mode of `refinfer`, opened on the checkpoint in the scenario's dtype."""
-        if mode not in self._subject_by_mode:
-            self._subject_by_mode[mode] = RefinferSubject(
-                self.folder, mode, dtype=self.scenario.dtype, max_num_seqs=self.scenario.max_num_seqs
+    def subject(self, mode: str, *, batch_invariant: bool | None = None) -> RefinferSubject:
+        """Gives a mode of `refinfer`, opened in the scenario's dtype, and in its manner unless told another."""
+        is_invariant = self.scenario.batch_invariant if batch_invariant is None else batch_invariant
+        if (mode, is_invariant) not in self._subjects:
+            self._subjects[mode, is_invariant] = RefinferSubject(
+                self.folder,
+                mode,
+                dtype=self.scenario.dtype,
+                max_num_seqs=self.scenario.max_num_seqs,
+                batch_invariant=is_invariant,
             )
-        return self._subject_by_mode[mode]
+        return self._subjects[mode, is_invariant]
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
@@ -107,6 +114,16 @@ class Case:
             _check_batch_sizes(records, self.scenario.max_num_seqs, mode)
             self._records_by_run[mode, order] = records
         return self._records_by_run[mode, order]
+
+    def lone_logits(self, index: int) -> torch.Tensor:
+        """Gives the logits at every position of one request, run by itself in one pass without a cache.
+
+        Its output tokens are those that it emits alone without a cache.
+        """
+        if index not in self._lone_logits_by_index:
+            (record,) = self.records_in_order("none", (index,))
+            self._lone_logits_by_index[index] = self.subject("none").all_logits(record.token_ids)
+        return self._lone_logits_by_index[index]
 
     def reference_logits(self, token_ids: tuple[int, ...], dtype: str | None = None) -> LogitRows:
         """Gives the reference's logits at every position, in the scenario's dtype unless told another."""

@@ -65,12 +65,12 @@ class Checker:
 
     Args:
         check_settings: What to run.
-        on_progress: Called after each case with the number of cases checked so far.
+        on_case: Called after each case with the number of cases checked before it, and the case.
     """
 
-    def __init__(self, check_settings: CheckSettings, on_progress: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, check_settings: CheckSettings, on_case: Callable[[int, Case], None] = lambda *_: None) -> None:
         self._settings = check_settings
-        self._on_progress = on_progress
+        self._on_case = on_case
         self._num_cases = 0
         self._deadline = None if check_settings.time_budget is None else time.monotonic() + check_settings.time_budget
         self._num_cases_by_checkpoint: Counter[CheckpointSpec] = Counter()
@@ -145,8 +145,8 @@ class Checker:
             except CheckFailed as error:
                 cell.num_examples += 1
                 cell.failure = Failure(str(error), scenario)
+        self._on_case(self._num_cases, case)
         self._num_cases += 1
-        self._on_progress(self._num_cases)
 
     def _shrink_failures(self) -> None:
         """Searches for the smallest case on which each failed cell still fails."""

@@ -13,6 +13,7 @@
   - CheckFailed: a property that does not hold, or an error of the subject
   - FaultNotCaught: the harness did not see a planted bug
   - ScenarioError (ValueError): a scenario that cannot be run as it stands
+  - DigestFileError (ValueError): a file that holds no digests of logits
 """
 
 
@@ -83,3 +84,7 @@ class FaultNotCaught(OracleError):
 
 class ScenarioError(OracleError, ValueError):
     """A scenario that cannot be run as it stands."""
+
+
+class DigestFileError(OracleError, ValueError):
+    """A file that holds no digests of logits."""

@@ -20,8 +20,8 @@ CHUNKED = "chunked"
 WAYS = (ALONE, CHUNKED, *MODES)
 """Ways of running a scenario, the simplest first.
 
-`alone` runs each prompt by itself in one pass, `chunked` prefills all prompts in their chunks,
-and the modes run the requests to their end.
+`alone` runs each prompt by itself in one pass, in the plain manner, whose bits are the reference's.
+`chunked` prefills all prompts in their chunks, and the modes run the requests to their end.
 """
 
 
@@ -108,11 +108,18 @@ def walk_scenario(scenario: Scenario, folder: Path, way: str, oracles: Oracles) 
     """
     prompts = [request.prompt_token_ids for request in scenario.requests]
     if way in (ALONE, CHUNKED):
-        model = load_model(folder, dtype=scenario.dtype, batch_invariant=False)
+        is_invariant = scenario.batch_invariant and way == CHUNKED
+        model = load_model(folder, dtype=scenario.dtype, batch_invariant=is_invariant)
         cuts = [request.cuts for request in scenario.requests]
         passes = alone_passes(model, prompts) if way == ALONE else chunked_passes(model, prompts, cuts)
         return walk(passes, oracles.expect(prompts), is_bitwise=way == ALONE)
-    llm = LLM(folder, cache=way, dtype=scenario.dtype, max_num_seqs=scenario.max_num_seqs, batch_invariant=False)
+    llm = LLM(
+        folder,
+        cache=way,
+        dtype=scenario.dtype,
+        max_num_seqs=scenario.max_num_seqs,
+        batch_invariant=scenario.batch_invariant,
+    )
     params = [
         SamplingParams(temperature=0.0, max_tokens=request.max_tokens, ignore_eos=request.ignore_eos)
         for request in scenario.requests

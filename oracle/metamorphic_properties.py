@@ -1,9 +1,15 @@
 """Does a request give the same whatever its company, its place in the queue, or its chunks?"""
 
+import torch
+
 from oracle.case import Case
 from oracle.compare import as_rows, compare_logits, judge_tokens
+from oracle.errors import LogitsMismatch
 from oracle.observation import Observation
 from oracle.subjects import RequestRecord
+
+EVEN_CHUNKS = (2, 3, 5, 7, 8, 13, 16, 31, 33, 64)
+"""Lengths of chunks that `bits` cuts requests into, besides the drawn cuts."""
 
 
 def check_alone_equals_batched(case: Case, mode: str) -> Observation:
@@ -38,7 +44,71 @@ def check_chunked_prefill(case: Case, mode: str) -> Observation:
         what = f"{mode}, request {index}, prefilled in chunks"
         bound = case.bound(prompt)
         observation.see_difference(compare_logits(logits[index : index + 1], expected, bound, what))
+        if case.scenario.batch_invariant:
+            whole = as_rows(case.subject(mode).all_logits(prompt))[-1:]
+            compare_logits(logits[index : index + 1], whole, 0.0, f"{what}, against the whole prompt")
     return observation
+
+
+def check_bits(case: Case, mode: str) -> Observation:
+    """Holds every row of logits, in the invariant manner, to the bits of its request alone in one pass without a cache.
+
+    Runs the requests in their order and in the opposite one; over the continuous cache also in chunks, the drawn
+    ones and some of even length, and in other companies.
+    """
+    observation = Observation(witnessed=False)
+    if not case.scenario.batch_invariant:
+        return observation
+    requests = case.scenario.requests
+    order = tuple(range(len(requests)))
+    observation.witnessed = len(requests) > 1 or max(request.max_tokens for request in requests) > 1
+    for own_order in dict.fromkeys((order, order[::-1])):
+        for index, record in zip(own_order, case.records_in_order(mode, own_order), strict=True):
+            expected = case.lone_logits(index)[case.output_rows(record)]
+            what = f"{mode}, request {index}, in order {own_order}, against the same alone in one pass"
+            _see_same_bits(observation, record.logits, expected, what)
+        observation.num_schedules += observation.witnessed
+        if mode == "continuous":
+            _see_chunks(observation, case, own_order, None)
+    for place, length in enumerate(EVEN_CHUNKS if mode == "continuous" else ()):
+        turn = place % len(order)
+        _see_chunks(observation, case, order[turn:] + order[:turn], length)
+    return observation
+
+
+def _see_chunks(observation: Observation, case: Case, order: tuple[int, ...], chunk_length: int | None) -> None:
+    """Runs requests in chunks, from each one's arrival on.
+
+    Args:
+        observation: Takes in what is seen.
+        case: The case.
+        order: The requests, in the order in which they are packed.
+        chunk_length: Tokens of each chunk; None cuts the prompt where the scenario says, and the output into tokens.
+    """
+    requests = [case.scenario.requests[index] for index in order]
+    token_ids = [case.records_in_order("none", (index,))[0].token_ids[:-1] for index in order]
+    cuts = [
+        tuple(range(chunk_length, len(tokens), chunk_length))
+        if chunk_length is not None
+        else (*request.cuts, *range(len(request.prompt_token_ids), len(tokens)))
+        for request, tokens in zip(requests, token_ids, strict=True)
+    ]
+    logits = case.subject("continuous").run_chunks(token_ids, cuts, [request.arrival for request in requests])
+    observation.num_schedules += any(cuts) or len(order) > 1
+    for index, own_cuts, own, tokens in zip(order, cuts, logits, token_ids, strict=True):
+        rows = [end - 1 for end in (*own_cuts, len(tokens))]
+        what = f"request {index} in order {order}, cut at {own_cuts}, against the same alone in one pass"
+        _see_same_bits(observation, own, case.lone_logits(index)[rows], what)
+
+
+def _see_same_bits(observation: Observation, logits: torch.Tensor, expected: torch.Tensor, what: str) -> None:
+    """Asks for the same bits in every row; figures are made only if some differ."""
+    observation.num_rows += len(logits)
+    if not torch.equal(logits, expected):
+        compare_logits(as_rows(logits), as_rows(expected), 0.0, what)
+        message = f"{what}: {len(logits)} rows of logits instead of {len(expected)}, or rows that are not finite"
+        raise LogitsMismatch(message)
+    observation.see_difference(0.0)
 
 
 def _see_same_run(observation: Observation, case: Case, record: RequestRecord, other: RequestRecord, what: str) -> None:
@@ -51,7 +121,7 @@ def _see_same_run(observation: Observation, case: Case, record: RequestRecord, o
         same += 1
     is_tie = same < len(record.output_token_ids) or same < len(other.output_token_ids)
     compared = same + 1 if is_tie else same
-    bound = 2 * case.bound(record.token_ids)
+    bound = 0.0 if case.scenario.batch_invariant else 2 * case.bound(record.token_ids)
     difference = compare_logits(as_rows(record.logits)[:compared], as_rows(other.logits)[:compared], bound, what)
     observation.see_difference(difference)
     observation.num_positions += compared

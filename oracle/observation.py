@@ -15,6 +15,8 @@ class Observation:
         num_near_ties: Tokens explained by a near tie.
         num_exact_ties: Positions with several best logits.
         num_positions: Tokens judged.
+        num_schedules: Runs of all requests whose every row of logits was held to the bits of another run.
+        num_rows: Those rows.
         subject_errors: Absolute errors against the witness, for properties that are judged over a whole run.
         reference_errors: The reference's, on the same positions.
     """
@@ -24,6 +26,8 @@ class Observation:
     num_near_ties: int = 0
     num_exact_ties: int = 0
     num_positions: int = 0
+    num_schedules: int = 0
+    num_rows: int = 0
     subject_errors: tuple[float, float, int] | None = None
     reference_errors: tuple[float, float, int] | None = None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from oracle.case import Case
 from oracle.errors import CheckFailed, InsensitiveModelError, MismatchError, ReferenceUnavailable, ScenarioError
 from oracle.loader_properties import check_broken_checkpoints
-from oracle.metamorphic_properties import check_alone_equals_batched, check_chunked_prefill, check_order
+from oracle.metamorphic_properties import check_alone_equals_batched, check_bits, check_chunked_prefill, check_order
 from oracle.observation import Observation
 from oracle.reference_properties import (
     check_greedy_tokens,
@@ -112,6 +112,11 @@ PROPERTIES = (
         "alone_equals_batched",
         "Does a request give the same alone and in company?",
         check_alone_equals_batched,
+    ),
+    Property(
+        "bits",
+        "Is every row of logits the same bit for bit, in every mode, company, order and chunking?",
+        check_bits,
     ),
     Property("order", "Does the order of arrival change nothing?", check_order),
     Property("stopping", "Does every request end where it should, for the reason it says?", check_stopping),

@@ -62,7 +62,8 @@ def describe_requests(cell: Cell) -> str:
     scenario = cell.failure.scenario if cell.failure is not None else None
     if scenario is None:
         return ""
-    lines = [f"  dtype {scenario.dtype}, max_num_seqs {scenario.max_num_seqs}, {scenario.checkpoint}"]
+    manner = "invariant" if scenario.batch_invariant else "plain"
+    lines = [f"  dtype {scenario.dtype}, {manner} manner, max_num_seqs {scenario.max_num_seqs}, {scenario.checkpoint}"]
     lines += [f"  request {index}: {request}" for index, request in enumerate(scenario.requests)]
     lines += [f"  text {index}: {text!r}" for index, text in enumerate(scenario.texts)]
     return "\n".join(lines)
@@ -101,6 +102,8 @@ def _cell_text(cell: Cell | None) -> str:
     lines = [f"[{style}]{cell.verdict}[/] {cell.num_witnessed}/{cell.num_examples}"]
     if cell.largest_difference is not None:
         lines.append(f"diff {cell.largest_difference:.1e}")
+    if cell.num_schedules:
+        lines.append(f"runs {cell.num_schedules} rows {cell.num_rows}")
     if cell.num_near_ties or cell.num_exact_ties:
         lines += [f"near ties {cell.num_near_ties}", f"exact ties {cell.num_exact_ties}"]
     if cell.num_half_near_ties:
@@ -131,6 +134,8 @@ def _cell_as_json(cell: Cell) -> dict[str, Any]:
         "num_near_ties": cell.num_near_ties,
         "num_half_near_ties": cell.num_half_near_ties,
         "num_exact_ties": cell.num_exact_ties,
+        "num_schedules": cell.num_schedules,
+        "num_rows": cell.num_rows,
         "half_errors": cell.error_sums,
         "failure": None if failure is None else failure.message,
         "scenario": None if failure is None or failure.scenario is None else json.loads(failure.scenario.to_json()),
@@ -141,5 +146,6 @@ def _legend() -> str:
     return (
         "verdict, then cases that witnessed the property of cases checked; vacuous: none did.\n"
         "diff: largest difference of float32 and float64 logits. half ties: near ties in half precision.\n"
+        "runs, rows: schedules, and rows of logits in them, that had to be another run's bit for bit.\n"
         "bf16, fp16: largest and mean error against the float64 witness, as multiples of the reference's."
     )

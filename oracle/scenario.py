@@ -12,7 +12,7 @@ from oracle.errors import ScenarioError
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 """Dtypes in which a scenario can run."""
 
-SCENARIO_VERSION = 1
+SCENARIO_VERSION = 2
 """Raised whenever an older file would no longer mean the same run."""
 
 
@@ -29,6 +29,7 @@ class RequestSpec:
         max_tokens: Most output tokens.
         ignore_eos: Emit end-of-sequence tokens like any other and go on.
         cuts: Where the prompt is cut for chunked prefill: token counts, ascending, inside the prompt.
+        arrival: The step of a chunked run in which its first chunk may run; engines are given all at once.
 
     Raises:
         ScenarioError: A value is of another type, or no request could run with it.
@@ -38,6 +39,7 @@ class RequestSpec:
     max_tokens: int = 1
     ignore_eos: bool = False
     cuts: tuple[int, ...] = ()
+    arrival: int = 0
 
     def __post_init__(self) -> None:
         _check_ids("prompt_token_ids", self.prompt_token_ids)
@@ -49,6 +51,9 @@ class RequestSpec:
         if not isinstance(self.ignore_eos, bool):
             message = f"ignore_eos is {self.ignore_eos!r}; it must be true or false"
             raise ScenarioError(message, ignore_eos=self.ignore_eos)
+        if not isinstance(self.arrival, int) or self.arrival < 0:
+            message = f"arrival is {self.arrival!r}; it must be a step, counted from 0"
+            raise ScenarioError(message, arrival=self.arrival)
         bounds = (0, *self.cuts, len(self.prompt_token_ids))
         if any(start >= end for start, end in pairwise(bounds)):
             message = f"cuts {self.cuts} do not ascend inside a prompt of {len(self.prompt_token_ids)} tokens"
@@ -63,6 +68,7 @@ class Scenario:
         requests: The requests, in the order in which they arrive.
         dtype: Dtype the subject runs in.
         max_num_seqs: Most requests in one step.
+        batch_invariant: Whether the subject runs in the invariant manner of numerics, or in the plain one.
         texts: Texts to be turned into tokens; they run through no model.
         checkpoint: The generated model; None stands for a checkpoint that is named beside the scenario.
 
@@ -73,6 +79,7 @@ class Scenario:
     requests: tuple[RequestSpec, ...]
     dtype: str = "float32"
     max_num_seqs: int = 16
+    batch_invariant: bool = True
     texts: tuple[str, ...] = ()
     checkpoint: CheckpointSpec | None = field(default_factory=CheckpointSpec)
 
@@ -81,6 +88,7 @@ class Scenario:
         is_legal_by_name = {
             "requests": bool(self.requests) and _are(RequestSpec, self.requests),
             "dtype": self.dtype in DTYPES,
+            "batch_invariant": isinstance(self.batch_invariant, bool),
             "texts": _are(str, self.texts),
             "checkpoint": self.checkpoint is None or isinstance(self.checkpoint, CheckpointSpec),
         }

@@ -28,6 +28,9 @@ _EOS_STRIDES = (0, 11, 5, 3)
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
 """Hypothesis favours the first of a list, so that float32, where most properties bite, comes up in half of the runs."""
 
+_IS_INVARIANT = (True, True, True, False)
+_ARRIVALS = (0, 0, 1, 2, 4)
+
 _IS_LONG = (False, False, False, False, False, True)
 
 _STORED_DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -105,6 +108,7 @@ def requests(
         max_tokens=draw(st.integers(1, max_tokens), label="max_tokens"),
         ignore_eos=draw(st.booleans(), label="ignore_eos"),
         cuts=tuple(sorted(cuts)),
+        arrival=draw(st.sampled_from(_ARRIVALS), label="arrival"),
     )
 
 
@@ -117,6 +121,7 @@ def scenarios(draw: Draw, dtypes: tuple[str, ...] = _DTYPES) -> Scenario:
         requests=tuple(draw(st.lists(one_request, min_size=1, max_size=MAX_REQUESTS), label="requests")),
         dtype=draw(st.sampled_from(dtypes), label="dtype"),
         max_num_seqs=draw(st.sampled_from((16, 1, 2, 3)), label="max_num_seqs"),
+        batch_invariant=draw(st.sampled_from(_IS_INVARIANT), label="batch_invariant"),
         texts=tuple(draw(st.lists(texts(), max_size=3), label="texts")) if spec.with_tokenizer else (),
         checkpoint=spec,
     )
@@ -130,5 +135,6 @@ def model_scenarios(draw: Draw, vocab_size: int, dtypes: tuple[str, ...] = ("flo
         requests=tuple(draw(st.lists(one_request, min_size=1, max_size=MAX_REQUESTS), label="requests")),
         dtype=draw(st.sampled_from(dtypes), label="dtype"),
         max_num_seqs=draw(st.sampled_from((16, 1, 2, 3)), label="max_num_seqs"),
+        batch_invariant=draw(st.sampled_from(_IS_INVARIANT), label="batch_invariant"),
         checkpoint=None,
     )

@@ -4,6 +4,7 @@ The ladder, from the strictest rung down:
 
 1. *Bitwise*: both sides do the same operations on the same shapes, so nothing may differ.
    One sequence, no cache, float32 and half precision: the reference's logits, all rows.
+   In the invariant manner: any row of logits against the same row of its request run by itself.
    (In float64 the reference computes norms and rotary angles in float32, so no bits can agree there.)
 2. *Float64*: sums of a few thousand terms of size 1 err by about 1e-13; `FLOAT64_BOUND` leaves room for
    depth, and every planted fault moves logits by more.
@@ -11,7 +12,7 @@ The ladder, from the strictest rung down:
    subject may err about as much as the reference does. The reference's distance from the float64 witness,
    on the same tokens and in the same dtype, is measured in the run; `NOISE_FACTOR` times that is the bound.
 4. *Half precision*: the mean error of each case, and largest and mean error of the whole run, at most
-   `HALF_ERROR_FACTOR` times the reference's. In the plain manner the quotients lie within 5 % of 1.
+   `HALF_ERROR_FACTOR` times the reference's. In both manners the quotients lie within 5 % of 1.
 """
 
 FLOAT64_BOUND = 1e-10

@@ -45,6 +45,8 @@ class Cell:
         num_near_ties: Tokens explained by a near tie, in float32 and float64.
         num_half_near_ties: The same in half precision, where they are common.
         num_exact_ties: Positions with several best logits.
+        num_schedules: Runs whose every row of logits was held to the bits of another run.
+        num_rows: Those rows.
         error_sums: For each half dtype, (largest, sum, count) of the subject's and the reference's errors.
         failure: What failed, if anything did.
     """
@@ -58,6 +60,8 @@ class Cell:
     num_near_ties: int = 0
     num_half_near_ties: int = 0
     num_exact_ties: int = 0
+    num_schedules: int = 0
+    num_rows: int = 0
     error_sums: dict[str, tuple[tuple[float, float, int], tuple[float, float, int]]] = field(default_factory=dict)
     failure: Failure | None = None
 
@@ -73,6 +77,8 @@ class Cell:
         self.num_examples += 1
         self.num_witnessed += observation.witnessed
         self.num_exact_ties += observation.num_exact_ties
+        self.num_schedules += observation.num_schedules
+        self.num_rows += observation.num_rows
         if dtype in ("float32", "float64"):
             if observation.largest_difference is not None:
                 self.largest_difference = max(observation.largest_difference, self.largest_difference or 0.0)

@@ -1,6 +1,7 @@
 """The modes of `refinfer` in the dock: one subject for each cache."""
 
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -23,11 +24,13 @@ class RefinferSubject:
         mode: One of `MODES`.
         dtype: Dtype to run in.
         max_num_seqs: Most requests in one step.
+        batch_invariant: Whether it runs in the invariant manner of numerics, or in the plain one.
     """
 
-    def __init__(self, folder: Path, mode: str, *, dtype: str, max_num_seqs: int) -> None:
+    def __init__(self, folder: Path, mode: str, *, dtype: str, max_num_seqs: int, batch_invariant: bool = True) -> None:
         self._mode = mode
-        self._llm = LLM(folder, cache=mode, dtype=dtype, max_num_seqs=max_num_seqs, batch_invariant=False)
+        self._max_num_seqs = max_num_seqs
+        self._llm = LLM(folder, cache=mode, dtype=dtype, max_num_seqs=max_num_seqs, batch_invariant=batch_invariant)
 
     @property
     def name(self) -> str:
@@ -61,19 +64,46 @@ class RefinferSubject:
 
     def chunked_prefill(self, prompts: Sequence[Sequence[int]], cuts: Sequence[Sequence[int]]) -> torch.Tensor:
         """Prefills prompts cut into chunks, first chunks together, then second ones; gives the last logits."""
+        logits = self.run_chunks(prompts, cuts, [0] * len(prompts), max_num_seqs=len(prompts))
+        return torch.stack([rows[-1] for rows in logits])
+
+    def run_chunks(
+        self,
+        token_ids_by_request: Sequence[Sequence[int]],
+        cuts: Sequence[Sequence[int]],
+        arrivals: Sequence[int],
+        *,
+        max_num_seqs: int | None = None,
+    ) -> list[torch.Tensor]:
+        """Runs sequences of known tokens in chunks over caches of their own, mixed as they come.
+
+        Args:
+            token_ids_by_request: All tokens of each request.
+            cuts: Where each request is cut into chunks, ascending.
+            arrivals: The step before which a request does not run.
+            max_num_seqs: Most requests in one step, the first ones first; None takes the subject's own limit.
+
+        Returns:
+            For each request the logits after each of its chunks.
+        """
         model = self._llm.model
-        caches = [ContinuousCache(model.config, model.dtype) for _ in prompts]
+        caches = [ContinuousCache(model.config, model.dtype) for _ in token_ids_by_request]
         chunks = [
-            [list(prompt[start:end]) for start, end in zip([0, *own], [*own, len(prompt)], strict=True)]
-            for prompt, own in zip(prompts, cuts, strict=True)
+            [list(token_ids[start:end]) for start, end in zip([0, *own], [*own, len(token_ids)], strict=True)]
+            for token_ids, own in zip(token_ids_by_request, cuts, strict=True)
         ]
-        last_logits: list[torch.Tensor] = [torch.empty(0)] * len(prompts)
-        for step in range(max(map(len, chunks))):
-            indexes = [index for index, own in enumerate(chunks) if step < len(own)]
-            logits = model.prefill([chunks[i][step] for i in indexes], [caches[i] for i in indexes])
-            for row, index in enumerate(indexes):
-                last_logits[index] = logits[row]
-        return torch.stack(last_logits)
+        rows: list[list[torch.Tensor]] = [[] for _ in chunks]
+        for step in count():
+            left = [index for index, own in enumerate(chunks) if len(rows[index]) < len(own)]
+            if not left:
+                break
+            running = [index for index in left if arrivals[index] <= step][: max_num_seqs or self._max_num_seqs]
+            if not running:
+                continue
+            logits = model.prefill([chunks[i][len(rows[i])] for i in running], [caches[i] for i in running])
+            for row, index in enumerate(running):
+                rows[index].append(logits[row])
+        return [torch.stack(own) for own in rows]
 
 
 def _record(rows: Sequence[tuple[StepRow, int]]) -> RequestRecord:

@@ -1,0 +1,1 @@
+"""The commands of `python -m oracle`, one file each."""

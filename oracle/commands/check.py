@@ -1,0 +1,149 @@
+"""`python -m oracle check`: holds the modes to every property, on generated cases."""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from oracle.case import Case
+from oracle.check import Checker, CheckSettings
+from oracle.checkpoints import CheckpointSpec, write_checkpoint
+from oracle.commands.shared import (
+    EXIT_FAIL,
+    EXIT_INTERRUPTED,
+    EXIT_PASS,
+    EXIT_VACUOUS,
+    chosen_dtypes,
+    chosen_modes,
+    chosen_properties,
+    pin_threads,
+    positive,
+)
+from oracle.digests import DigestWriter
+from oracle.reference import Reference
+from oracle.report import as_json, environment, save_failures, show_table
+from oracle.scenario import DTYPES
+from oracle.sensitivity import require_sensitive
+from oracle.strategies import model_scenarios, scenarios
+from oracle.subjects import MODES
+from oracle.verdicts import Cell, Verdict
+from refinfer.config import ModelConfig
+from refinfer.hub import resolve_model
+
+_EXAMPLES_BY_PROFILE = {"quick": 120, "ci": 300, "deep": 3000}
+_MODEL_EXAMPLES_BY_PROFILE = {"quick": 4, "ci": 20, "deep": 200}
+"""A real model takes seconds for what a generated one does in milliseconds."""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds the command to a command line."""
+    check = commands.add_parser("check", help="hold the modes to every property, on generated cases")
+    check.add_argument("--modes", default=",".join(MODES), help="comma-separated, of: %(default)s")
+    check.add_argument("--properties", help="comma-separated, as `properties` lists them (default: all)")
+    check.add_argument(
+        "--dtypes", default=",".join(DTYPES), help="comma-separated, for generated checkpoints, of: %(default)s"
+    )
+    check.add_argument("--model", help="a checkpoint folder or name, instead of generated checkpoints")
+    check.add_argument(
+        "--profile", choices=_EXAMPLES_BY_PROFILE, default="quick", help="how many cases (default: %(default)s)"
+    )
+    check.add_argument("--examples", type=positive, help="how many cases, instead of the profile's")
+    check.add_argument("--time-budget", type=float, metavar="SECONDS", help="check no further case after this time")
+    check.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default: %(default)s)")
+    check.add_argument("--threads", type=positive, help="how many (default: 1; with --model what torch takes)")
+    check.add_argument(
+        "--digests", type=Path, metavar="FILE", help="write a digest of each row of logits there, for `digests`"
+    )
+    check.add_argument("--json", type=Path, metavar="FILE", help="write the whole report there")
+    check.add_argument(
+        "--failures",
+        type=Path,
+        default=Path("oracle-failures"),
+        metavar="DIR",
+        help="where failing cases go (default: %(default)s)",
+    )
+    check.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Runs the command and gives its exit status."""
+    modes, dtypes = chosen_modes(options.modes), chosen_dtypes(options.dtypes)
+    folder = None if options.model is None else resolve_model(options.model)
+    pin_threads(folder, options.threads)
+    examples_by_profile = _EXAMPLES_BY_PROFILE if folder is None else _MODEL_EXAMPLES_BY_PROFILE
+    check_settings = CheckSettings(
+        modes=modes,
+        strategy=scenarios(dtypes) if folder is None else model_scenarios(ModelConfig.from_folder(folder).vocab_size),
+        folder=folder,
+        num_examples=options.examples or examples_by_profile[options.profile],
+        seed=options.seed,
+        time_budget=options.time_budget,
+        properties=chosen_properties(options.properties),
+    )
+    if folder is None:
+        _require_sensitive_checkpoints()
+    facts = " · ".join(f"{name} {value}" for name, value in environment().items())
+    start = f"checking {', '.join(modes)} on {check_settings.num_examples} cases, seed {options.seed}"
+    console.print(start, highlight=False)
+    console.print(facts, style="dim", highlight=False)
+    start_time = time.monotonic()
+    checker, cells = _run_with_progress(check_settings, console, options.digests)
+    seconds = time.monotonic() - start_time
+    show_table(console, cells, modes)
+    for path in save_failures(cells, options.failures):
+        line = f"run it again: python -m oracle replay {path}"
+        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
+    verdicts = [cell.verdict for cell in cells]
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict)
+    stopped = " (interrupted)" if checker.interrupted else ""
+    console.print(f"{checker.num_cases} cases in {seconds:.0f} s{stopped}: {counts}", style="bold", highlight=False)
+    if options.json is not None:
+        text = as_json(cells, num_cases=checker.num_cases, seconds=seconds, interrupted=checker.interrupted)
+        options.json.write_text(text, encoding="utf-8")
+    if Verdict.FAIL in verdicts:
+        return EXIT_FAIL
+    if checker.interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_VACUOUS if Verdict.VACUOUS in verdicts else EXIT_PASS
+
+
+def _run_with_progress(
+    check_settings: CheckSettings, console: Console, digests: Path | None
+) -> tuple[Checker, list[Cell]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("cases", total=check_settings.num_examples)
+        with ExitStack() as stack:
+            writer = None if digests is None else stack.enter_context(DigestWriter(digests, check_settings.seed))
+
+            def on_case(index: int, case: Case) -> None:
+                progress.update(task, completed=index + 1)
+                if writer is not None:
+                    _write_digests(writer, index, case, check_settings.modes)
+
+            checker = Checker(check_settings, on_case)
+            return checker, checker.run()
+
+
+def _write_digests(writer: DigestWriter, index: int, case: Case, modes: Sequence[str]) -> None:
+    for mode in modes:
+        try:
+            records = case.records(mode)
+        except Exception as error:  # noqa: BLE001 - a property has failed on it as well, which is reported
+            writer.write_error(index, case.scenario, mode, error)
+        else:
+            writer.write(index, case.scenario, mode, records)
+
+
+def _require_sensitive_checkpoints() -> None:
+    """Makes sure that faults would show on generated models, tied and untied."""
+    for is_tied in (False, True):
+        spec = CheckpointSpec(tie_word_embeddings=is_tied)
+        with tempfile.TemporaryDirectory() as folder:
+            reference = Reference.open(write_checkpoint(spec, Path(folder)))
+            require_sensitive(reference.logits, spec.vocab_size)

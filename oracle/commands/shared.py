@@ -1,0 +1,72 @@
+"""What the commands share: exit statuses, and how options are read."""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from oracle.errors import OracleError
+from oracle.properties import PROPERTIES, Property
+from oracle.scenario import DTYPES
+from oracle.subjects import MODES
+
+EXIT_PASS, EXIT_FAIL, EXIT_USAGE, EXIT_VACUOUS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+"""Everything held; something did not; the command could not run; nothing failed, but a property saw nothing;
+nothing had failed when somebody interrupted, which is no pass."""
+
+
+def positive(text: str) -> int:
+    """Reads a whole number of at least 1."""
+    value = int(text)
+    if value < 1:
+        message = f"{value} is not at least 1"
+        raise argparse.ArgumentTypeError(message)
+    return value
+
+
+def pin_threads(folder: Path | None, num_threads: int | None = None) -> None:
+    """Sets the number of threads.
+
+    Unless told, generated models run in one: on matrices so small, several wait for each other more than they compute.
+    """
+    if num_threads is not None or folder is None:
+        torch.set_num_threads(num_threads or 1)
+
+
+def chosen_modes(text: str) -> tuple[str, ...]:
+    """Reads names of modes.
+
+    Raises:
+        OracleError: One is unknown.
+    """
+    return _chosen("mode", text, MODES)
+
+
+def chosen_dtypes(text: str) -> tuple[str, ...]:
+    """Reads names of dtypes.
+
+    Raises:
+        OracleError: One is unknown.
+    """
+    return _chosen("dtype", text, DTYPES)
+
+
+def chosen_properties(text: str | None) -> tuple[Property, ...]:
+    """Reads names of properties; None stands for all.
+
+    Raises:
+        OracleError: One is unknown.
+    """
+    if text is None:
+        return PROPERTIES
+    property_by_name = {prop.name: prop for prop in PROPERTIES}
+    return tuple(property_by_name[name] for name in _chosen("property", text, tuple(property_by_name)))
+
+
+def _chosen(kind: str, text: str, choices: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in choices:
+            message = f"{kind} {name!r} is unknown; choose among {', '.join(choices)}"
+            raise OracleError(message, name=name)
+    return names
