@@ -8,8 +8,8 @@ from oracle.errors import LogitsMismatch
 from oracle.observation import Observation
 from oracle.subjects import RequestRecord
 
-EVEN_CHUNKS = (2, 3, 5, 7, 8, 13, 16, 31, 33, 64)
-"""Lengths of chunks that `bits` cuts requests into, besides the drawn cuts."""
+NUMS_OF_CHUNKS = (1, 2, 3, 4, 5, 6, 7, 9)
+"""Into how many chunks `bits` cuts each request, prompt and output together, besides the drawn cuts."""
 
 
 def check_alone_equals_batched(case: Case, mode: str) -> Observation:
@@ -70,26 +70,26 @@ def check_bits(case: Case, mode: str) -> Observation:
         observation.num_schedules += observation.witnessed
         if mode == "continuous":
             _see_chunks(observation, case, own_order, None)
-    for place, length in enumerate(EVEN_CHUNKS if mode == "continuous" else ()):
-        turn = place % len(order)
-        _see_chunks(observation, case, order[turn:] + order[:turn], length)
+    for num_chunks in NUMS_OF_CHUNKS if mode == "continuous" else ():
+        turn = num_chunks % len(order)
+        _see_chunks(observation, case, order[turn:] + order[:turn], num_chunks)
     return observation
 
 
-def _see_chunks(observation: Observation, case: Case, order: tuple[int, ...], chunk_length: int | None) -> None:
+def _see_chunks(observation: Observation, case: Case, order: tuple[int, ...], num_chunks: int | None) -> None:
     """Runs requests in chunks, from each one's arrival on.
 
     Args:
         observation: Takes in what is seen.
         case: The case.
         order: The requests, in the order in which they are packed.
-        chunk_length: Tokens of each chunk; None cuts the prompt where the scenario says, and the output into tokens.
+        num_chunks: Chunks of each request; None cuts the prompt where the scenario says, and the output into tokens.
     """
     requests = [case.scenario.requests[index] for index in order]
     token_ids = [case.records_in_order("none", (index,))[0].token_ids[:-1] for index in order]
     cuts = [
-        tuple(range(chunk_length, len(tokens), chunk_length))
-        if chunk_length is not None
+        _even_cuts(len(tokens), num_chunks)
+        if num_chunks is not None
         else (*request.cuts, *range(len(request.prompt_token_ids), len(tokens)))
         for request, tokens in zip(requests, token_ids, strict=True)
     ]
@@ -99,6 +99,11 @@ def _see_chunks(observation: Observation, case: Case, order: tuple[int, ...], ch
         rows = [end - 1 for end in (*own_cuts, len(tokens))]
         what = f"request {index} in order {order}, cut at {own_cuts}, against the same alone in one pass"
         _see_same_bits(observation, own, case.lone_logits(index)[rows], what)
+
+
+def _even_cuts(num_tokens: int, num_chunks: int) -> tuple[int, ...]:
+    length = -(-num_tokens // num_chunks)
+    return tuple(range(length, num_tokens, length))
 
 
 def _see_same_bits(observation: Observation, logits: torch.Tensor, expected: torch.Tensor, what: str) -> None:
