@@ -5,6 +5,7 @@ from oracle.faults import (
     loader_faults,
     mask_faults,
     model_faults,
+    numerics_faults,
     position_faults,
     sampling_faults,
     text_faults,
@@ -21,6 +22,7 @@ FAULTS = {
         loader_faults,
         sampling_faults,
         text_faults,
+        numerics_faults,
     )
     for fault in module.FAULTS
 }

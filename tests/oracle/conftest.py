@@ -135,9 +135,9 @@ class ScriptedCase(Case):
         """The script's own."""
         return SCRIPT_EOS_TOKEN_IDS
 
-    def subject(self, mode: str) -> Any:
-        """The one subject, whatever the mode."""
-        del mode
+    def subject(self, mode: str, *, batch_invariant: bool | None = None) -> Any:
+        """The one subject, whatever the mode and manner."""
+        del mode, batch_invariant
         return self._subject
 
     def reference_logits(self, token_ids: tuple[int, ...], dtype: str | None = None) -> np.ndarray:

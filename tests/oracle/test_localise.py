@@ -75,7 +75,7 @@ def test_nothing_differs_on_generated_scenarios(scenario, way):
 @pytest.mark.parametrize("name", canonical_names(1)[:-1])
 def test_a_module_that_is_off_is_named_whichever_it_is(case, name):
     """The difference is put into the subject's records, so that no later module inherits it."""
-    model = load_model(case.folder)
+    model = load_model(case.folder, batch_invariant=False)
     token_ids = SCENARIO.requests[1].prompt_token_ids
     ((part,),) = alone_passes(model, [token_ids])
     part.activations[name][3] += 1e-3

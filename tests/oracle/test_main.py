@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oracle import __main__ as command_line
+from oracle.commands import shared
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
 from oracle.errors import LogitsMismatch
 from oracle.faults import FAULTS
@@ -43,7 +44,7 @@ def only(monkeypatch):
     """Puts other properties in the place of the real ones."""
 
     def replace(*properties):
-        monkeypatch.setattr(command_line, "PROPERTIES", properties)
+        monkeypatch.setattr(shared, "PROPERTIES", properties)
 
     return replace
 

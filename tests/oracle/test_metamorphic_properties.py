@@ -106,7 +106,7 @@ def tied_case(scripted_case):
     """Two requests, of which the first has a tie that turns out differently alone and together."""
     requests = (RequestSpec((1, 2), 4, ignore_eos=True), RequestSpec((5,), 4, ignore_eos=True))
 
-    def make(size):
+    def make(size, *, batch_invariant=False):
         def corrupt(records):
             return [
                 with_tie(record, favoured=int(len(records) > 1), size=size)
@@ -115,7 +115,8 @@ def tied_case(scripted_case):
                 for record in records
             ]
 
-        return scripted_case(Scenario(requests=requests, checkpoint=None), corrupt)
+        scenario = Scenario(requests=requests, batch_invariant=batch_invariant, checkpoint=None)
+        return scripted_case(scenario, corrupt)
 
     return make
 
@@ -126,6 +127,62 @@ def test_a_near_tie_between_alone_and_together_passes_and_is_counted(tied_case):
     together = case.records("none")[0]
     assert alone.output_token_ids[1] != together.output_token_ids[1]
     assert check_alone_equals_batched(case, "none").num_near_ties == 1
+
+
+def test_the_invariant_manner_has_no_near_ties(tied_case):
+    with pytest.raises(LogitsMismatch):
+        check_alone_equals_batched(tied_case(1e-6, batch_invariant=True), "none")
+
+
+BITS_SCENARIO = Scenario(
+    requests=(
+        RequestSpec((5, 3, 8, 2, 7) * 14, max_tokens=4, ignore_eos=True, cuts=(1, 63)),
+        RequestSpec((9,), max_tokens=5, ignore_eos=True, arrival=1),
+        RequestSpec((4, 4, 2), max_tokens=3, ignore_eos=True),
+    )
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", MODES)
+def test_bits_hold_in_every_mode_and_dtype(mode, dtype):
+    observation = check_bits(Case(replace(BITS_SCENARIO, dtype=dtype)), mode)
+    assert observation.witnessed
+    assert observation.largest_difference == 0.0
+    assert (observation.num_schedules, observation.num_rows >= 24) == (12 if mode == "continuous" else 2, True)
+
+
+def test_bits_see_nothing_in_the_plain_manner():
+    observation = check_bits(Case(replace(BITS_SCENARIO, batch_invariant=False)), "none")
+    assert (observation.witnessed, observation.num_schedules) == (False, 0)
+
+
+def one_bit_off(rows):
+    rows[-1, 3] = torch.nextafter(rows[-1, 3], torch.tensor(torch.inf))
+    return rows
+
+
+def test_bits_refuse_a_bit_that_follows_company(monkeypatch):
+    case = Case(BITS_SCENARIO)
+    right = case.subject("static").run
+    monkeypatch.setattr(
+        case.subject("static"),
+        "run",
+        lambda requests: [replace(record, logits=one_bit_off(record.logits.clone())) for record in right(requests)],
+    )
+    with pytest.raises(LogitsMismatch, match="static, request 0, in order"):
+        check_bits(case, "static")
+
+
+def test_bits_refuse_a_bit_that_follows_chunks(monkeypatch):
+    case = Case(BITS_SCENARIO)
+    subject = case.subject("continuous")
+    right = subject.run_chunks
+    monkeypatch.setattr(
+        subject, "run_chunks", lambda *arguments: [one_bit_off(rows) for rows in right(*arguments)]
+    )
+    with pytest.raises(LogitsMismatch, match="cut at"):
+        check_bits(case, "continuous")
 
 
 def test_two_tokens_that_are_no_near_tie_are_refused(tied_case):
