@@ -74,7 +74,7 @@ class Fault:
         """
         with ExitStack() as stack:
             if not self.keeps_self_check:
-                stack.enter_context(mock.patch.object(checkpoint, "check_operations", lambda *_: None))
+                stack.enter_context(mock.patch.object(checkpoint, "check_operations", return_value=None))
             for replacement in self.replacements:
                 patch: AbstractContextManager[Any] = mock.patch.object(
                     replacement.owner, replacement.attribute, replacement.value

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from oracle import __main__ as command_line
-from oracle.commands import shared
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
+from oracle.commands import shared
 from oracle.errors import LogitsMismatch
 from oracle.faults import FAULTS
 from oracle.observation import Observation

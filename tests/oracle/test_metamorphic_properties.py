@@ -7,9 +7,11 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from oracle.case import Case
 from oracle.errors import LogitsMismatch, MismatchError, TokenMismatch
-from oracle.metamorphic_properties import check_alone_equals_batched, check_chunked_prefill, check_order
-from oracle.scenario import RequestSpec, Scenario
+from oracle.metamorphic_properties import check_alone_equals_batched, check_bits, check_chunked_prefill, check_order
+from oracle.scenario import DTYPES, RequestSpec, Scenario
+from oracle.subjects import MODES
 
 FEW = settings(max_examples=max(5, settings().max_examples // 4))
 """A dependence shows at once or never."""
@@ -178,9 +180,7 @@ def test_bits_refuse_a_bit_that_follows_chunks(monkeypatch):
     case = Case(BITS_SCENARIO)
     subject = case.subject("continuous")
     right = subject.run_chunks
-    monkeypatch.setattr(
-        subject, "run_chunks", lambda *arguments: [one_bit_off(rows) for rows in right(*arguments)]
-    )
+    monkeypatch.setattr(subject, "run_chunks", lambda *arguments: [one_bit_off(rows) for rows in right(*arguments)])
     with pytest.raises(LogitsMismatch, match="cut at"):
         check_bits(case, "continuous")
 
