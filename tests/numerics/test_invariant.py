@@ -51,7 +51,6 @@ def rectangles(draw):
         "cuts": sorted(draw(st.sets(st.integers(1, num_keys), max_size=4), label="cuts") | {0, num_keys}),
         "paddings": tuple(num_keys - length for length in own_lengths),
         "room": draw(st.integers(0, 70), label="columns past the written ones"),
-        "threads": draw(st.sampled_from([1, 2]), label="threads"),
         "seed": draw(st.integers(0, 99), label="seed"),
     }
 
@@ -82,18 +81,25 @@ def in_chunks(case, queries, keys, values):
 @settings(deadline=None)
 @given(case=rectangles())
 def test_company_chunks_padding_and_room_do_not_change_a_bit_of_attention(case):
-    with threads(case["threads"]):
-        assert_each_query_gets_its_own_bits(case)
+    assert_queries_get_their_own_bits(case)
 
 
-def assert_each_query_gets_its_own_bits(case):
-    """Runs all chunks, then each query again by itself, over its request's tokens alone."""
+@settings(deadline=None, max_examples=settings().max_examples // 10)
+@given(case=rectangles())
+def test_company_does_not_change_a_bit_of_attention_in_two_threads(case):
+    """Few cases: on a busy machine threads wait for each other most of the time."""
+    with threads(2):
+        assert_queries_get_their_own_bits(case, every=13)
+
+
+def assert_queries_get_their_own_bits(case, every=1):
+    """Runs all chunks, then single queries again by themselves, over their request's tokens alone."""
     queries, keys, values = drawn_tensors(case)
     num_keys = case["cuts"][-1]
     together = in_chunks(case, queries, keys, values)
     for row, padding in enumerate(case["paddings"]):
         assert not together[row, :, :padding].any(), "a padding query gets zeros"
-        for column in range(padding, num_keys):
+        for column in range(num_keys - 1, padding - 1, -every):
             own = slice(padding, column + 1)
             alone = NUMERICS.attention(
                 queries[row : row + 1, :, column : column + 1].clone(),
