@@ -122,7 +122,7 @@ def test_load_model_refuses_an_operation_that_depends_on_company(load_with, mann
     assert message.startswith(f"{operation} in {dtype} with {torch.get_num_threads()} threads gives a row other bits")
     assert "pass batch_invariant=False" in message
     assert (caught.value.operation, caught.value.dtype) == (operation, getattr(torch, dtype))
-    assert caught.value.size < FEW
+    assert caught.value.size in range(1, FEW)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

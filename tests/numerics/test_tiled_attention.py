@@ -64,11 +64,11 @@ def test_neighbours_and_places_in_memory_do_not_change_a_bit(case, tile_rows, of
     """Keys that begin off a cache line, and lie further apart, as rows of a rectangle with padding do."""
     queries, keys, values = drawn_tensors(case)
     together = attend_in_tiles(queries, keys, values, case["num_visible"], tile_rows)
-    moved = [
+    far_keys, far_values = (
         torch.nn.functional.pad(tensor, (0, 0, offset, 3))[:, offset : offset + NUM_KEYS] for tensor in (keys, values)
-    ]
+    )
     for index, count in enumerate(case["num_visible"]):
-        alone = attend_in_tiles(queries[index : index + 1].clone(), *moved, [count], tile_rows)
+        alone = attend_in_tiles(queries[index : index + 1].clone(), far_keys, far_values, [count], tile_rows)
         assert torch.equal(alone[0], together[index])
 
 
@@ -78,8 +78,8 @@ def test_keys_that_nobody_looks_at_do_not_change_a_bit(case):
     queries, keys, values = drawn_tensors(case)
     together = attend_in_tiles(queries, keys, values, case["num_visible"], 8)
     most = max(case["num_visible"])
-    short = [tensor[:, :most].clone() for tensor in (keys, values)]
-    assert torch.equal(attend_in_tiles(queries, *short, case["num_visible"], 8), together)
+    short_keys, short_values = (tensor[:, :most].clone() for tensor in (keys, values))
+    assert torch.equal(attend_in_tiles(queries, short_keys, short_values, case["num_visible"], 8), together)
     for tensor in (keys, values):
         tensor[:, most:] = 1000.0
     assert torch.equal(attend_in_tiles(queries, keys, values, case["num_visible"], 8), together)
