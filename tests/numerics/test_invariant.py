@@ -201,3 +201,17 @@ def test_products_of_equal_shape_are_probed_once(monkeypatch, dtype):
     for shape, bias in [((4, 8), None), ((4, 8), None), ((8, 4), None), ((4, 8), torch.zeros(4, dtype=dtype))] * 2:
         numerics.prepare_linear(torch.zeros(shape, dtype=dtype), bias)
     assert shapes == [((4, 8), dtype, False), ((8, 4), dtype, False), ((4, 8), dtype, True)]
+
+
+@pytest.mark.parametrize(("share", "rows"), [(1, 8), (3, 8), (8, 8), (9, 16), (17, 24)])
+def test_tiles_of_queries_have_a_multiple_of_eight_rows(monkeypatch, share, rows):
+    """Bits show it only where a tile of queries falls to another thread than before."""
+    seen = []
+
+    def recorded(queries, *others):
+        seen.append(others[-1])
+        return queries
+
+    monkeypatch.setattr("refinfer.numerics.invariant.attend_in_tiles", recorded)
+    NUMERICS.attention(drawn(1, 2 * share, 4, 8), drawn(1, 2, 4, 8), drawn(1, 2, 4, 8), AttentionLayout(4, 4))
+    assert seen == [rows]

@@ -110,3 +110,23 @@ def test_every_call_of_the_library_has_a_shape_that_follows_from_one_query(monke
         ((3, 2, 8, 8), (3, 2, 64, 8), 0, (3, 1, 8, 64)),
         ((3, 2, 8, 8), (3, 2, 128, 8), 0, (3, 1, 8, 128)),
     ]
+
+
+@pytest.mark.parametrize("lies", ["off-a-cache-line", "far-apart"])
+def test_keys_reach_the_library_packed_and_on_a_cache_line(monkeypatch, lies):
+    """Not every processor rounds differently where they do not, so bits alone would not show it here."""
+    calls = []
+    library = torch.nn.functional.scaled_dot_product_attention
+
+    def seen(queries, keys, values, **options):
+        calls.extend((tensor.data_ptr() % 64, tensor.stride(2)) for tensor in (keys, values))
+        return library(queries, keys, values, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", seen)
+    if lies == "off-a-cache-line":
+        keys = drawn(2 * KEY_TILE * 8 + 1)[1:].view(2, KEY_TILE, 8)
+    else:
+        keys = drawn(2, KEY_TILE, 16)[:, :, :8]
+    output = attend_in_tiles(drawn(1, 2, 3, 8), keys, keys, [5], 8)
+    assert calls == [(0, 8), (0, 8)]
+    assert torch.equal(output, attend_in_tiles(drawn(1, 2, 3, 8), keys.clone(), keys.clone(), [5], 8))
