@@ -115,7 +115,7 @@ def test_every_call_of_the_library_has_a_shape_that_follows_from_one_query(monke
 @pytest.mark.parametrize("lies", ["off-a-cache-line", "far-apart"])
 def test_keys_reach_the_library_packed_and_on_a_cache_line(monkeypatch, lies):
     """Not every processor rounds differently where they do not, so bits alone would not show it here."""
-    calls = []
+    calls: list[tuple[int, int]] = []
     library = torch.nn.functional.scaled_dot_product_attention
 
     def seen(queries, keys, values, **options):
