@@ -35,6 +35,7 @@ BUSY = Scenario(
     max_num_seqs=3,
     texts=("the <s>other</s> one", "日本 \U0001f600", "<|user|>x"),
     checkpoint=CheckpointSpec(
+        intermediate_size=172,
         num_heads=4,
         num_kv_heads=2,
         vocab_size=TOKENIZER_SIZE + 14,

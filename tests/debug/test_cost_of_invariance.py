@@ -1,0 +1,40 @@
+"""The script times both manners on the same work, and says what it cannot run."""
+
+import re
+
+import pytest
+
+from debug.cost_of_invariance import main
+from oracle.checkpoints import CheckpointSpec, cached_checkpoint
+
+ROW = re.compile(r"float32\s+│\s+([\d.]+)\s+│\s+([\d.]+)\s+│\s+([\d.]+)")
+
+
+def figures(capsys, *arguments):
+    """The exit status, and the three figures of the row of float32."""
+    status = main(arguments)
+    output = capsys.readouterr().out
+    found = ROW.search(output)
+    return status, output, [float(text) for text in found.groups()] if found else None
+
+
+def test_workload_is_timed_in_both_manners(capsys):
+    status, output, (plain, invariant, ratio) = figures(capsys, "--requests", "1", "--repeats", "1")
+    assert status == 0
+    assert "W1: seconds, shortest of 1" in output
+    assert ratio == pytest.approx(invariant / plain, rel=0.05)
+
+
+def test_one_request_is_timed_on_a_checkpoint(capsys):
+    folder = cached_checkpoint(CheckpointSpec(vocab_size=5000))
+    status, output, (plain, invariant, _) = figures(capsys, "--model", str(folder), "--tokens", "2", "--repeats", "1")
+    assert status == 0
+    assert "one request alone" in output
+    assert min(plain, invariant) > 0
+
+
+@pytest.mark.parametrize("arguments", [("--dtypes", "int8"), ("--model", "no/such folder")], ids=["dtype", "model"])
+def test_what_cannot_run_is_said(capsys, arguments):
+    status, output, row = figures(capsys, *arguments)
+    assert (status, row) == (2, None)
+    assert "int8" in output or "no/such folder" in output
