@@ -12,7 +12,7 @@ Bias = Float[Tensor, " out_width"]
 Rows = Float[Tensor, "tokens in_width"]
 Products = Float[Tensor, "tokens out_width"]
 
-_MAX_PACKED_ROWS = 256
+MAX_PROBED_ROWS = 256
 """More rows are multiplied by several calls, so that what was probed at load is all that ever runs."""
 
 _TILE_ROWS = 32
@@ -34,14 +34,18 @@ class PlainProduct:
     Args:
         weight: What rows are multiplied by, laid out as checkpoints store it.
         bias: Added to each row, if there is one.
+        max_rows: Most rows of one call; None sets no limit.
     """
 
-    def __init__(self, weight: Weight, bias: Bias | None) -> None:
+    def __init__(self, weight: Weight, bias: Bias | None, *, max_rows: int | None = None) -> None:
         self._weight = weight
         self._bias = bias
+        self._max_rows = max_rows
 
     def __call__(self, inputs: Rows) -> Products:
         """Computes inputs · weightᵀ + bias."""
+        if self._max_rows is not None and len(inputs) > self._max_rows:
+            return torch.cat([self(rows) for rows in torch.split(inputs, self._max_rows)])
         return functional.linear(inputs, self._weight, self._bias)
 
 
@@ -72,9 +76,9 @@ class PackedProduct:
         """Computes inputs · weightᵀ + bias."""
         if len(inputs) == 1 and self.pads_single_row:
             return self._multiply(functional.pad(inputs, (0, 0, 0, 1)))[:1]
-        if len(inputs) <= _MAX_PACKED_ROWS:
+        if len(inputs) <= MAX_PROBED_ROWS:
             return self._multiply(inputs)
-        return torch.cat([self(rows) for rows in torch.split(inputs, _MAX_PACKED_ROWS)])
+        return torch.cat([self(rows) for rows in torch.split(inputs, MAX_PROBED_ROWS)])
 
     def _multiply(self, inputs: Rows) -> Products:
         products: Products = torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001

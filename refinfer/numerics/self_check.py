@@ -17,7 +17,15 @@ from refinfer.config import ModelConfig
 from refinfer.errors import NumericsError
 from refinfer.numerics.dtypes import compute_dtype
 from refinfer.numerics.manner import Numerics
-from refinfer.numerics.products import Bias, LinearProduct, PackedProduct, TiledProduct, Weight
+from refinfer.numerics.products import (
+    MAX_PROBED_ROWS,
+    Bias,
+    LinearProduct,
+    PackedProduct,
+    PlainProduct,
+    TiledProduct,
+    Weight,
+)
 
 RowFunction = Callable[[Tensor], Tensor]
 """Computes rows from rows; the first axis counts them."""
@@ -32,7 +40,7 @@ _MAX_MULTIPLICATIONS = 2 * 10**10
 """Of one probed product, about a second of one core; sizes that would take more are left out from the end."""
 
 _MIN_COMPANIES = 6
-_NUM_KEYS = (5, 64, 65, 200)
+_NUM_KEYS = (1, 5, 64, 65, 330)
 """Lengths of the requests on which attention is tried."""
 
 _passed: set[tuple[object, ...]] = set()
@@ -51,8 +59,10 @@ def product_maker(weight: Weight, bias: Bias | None) -> ProductMaker:
     """
     makers: list[ProductMaker] = [TiledProduct]
     if PackedProduct.is_available(weight.dtype):
-        packed = [partial(PackedProduct, pads_single_row=pads) for pads in (False, True)]
-        makers = [*packed, TiledProduct]
+        makers[:0] = [partial(PackedProduct, pads_single_row=pads) for pads in (False, True)]
+    elif weight.dtype in (torch.bfloat16, torch.float16):
+        # Where a processor has no instructions for half precision, the library multiplies row by row.
+        makers.insert(0, partial(PlainProduct, max_rows=MAX_PROBED_ROWS))
     inputs = _drawn(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
     size = None
     for make in makers:

@@ -10,7 +10,7 @@ from refinfer import load_model
 from refinfer.attention_layout import AttentionLayout
 from refinfer.errors import NumericsError
 from refinfer.numerics import InvariantNumerics, PlainNumerics, check_operations
-from refinfer.numerics.products import PackedProduct, TiledProduct
+from refinfer.numerics.products import PackedProduct, PlainProduct, TiledProduct
 from refinfer.numerics.self_check import depends_on_company, product_maker
 
 DTYPES = ["float32", "float64", "bfloat16", "float16"]
@@ -128,6 +128,7 @@ def test_load_model_refuses_an_operation_that_depends_on_company(load_with, mann
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_load_model_refuses_where_no_product_keeps_the_promise(load_with, plant, num_threads, dtype):
     plant(TiledProduct)
+    plant(PlainProduct)
     plant(PackedProduct, pads_single_row=False)
     plant(PackedProduct, pads_single_row=True)
     threads = f"in {dtype} with {num_threads} threads"
@@ -190,10 +191,12 @@ def test_product_maker_falls_back_from_packed_to_padded_to_tiles(monkeypatch):
     for num_broken, way in enumerate(ways):
         broken = ways[:num_broken]
         tried.clear()
+        monkeypatch.setattr("refinfer.numerics.self_check._passed", set())
         kind, keywords = made(product_maker(weight, None))
         assert (kind, keywords.get("pads_single_row")) == way
         assert tried == ways[: num_broken + 1]
     broken = ways
+    monkeypatch.setattr("refinfer.numerics.self_check._passed", set())
     with pytest.raises(NumericsError, match=r"the product by a weight of \(24, 16\) in float32"):
         product_maker(weight, None)
 
@@ -212,8 +215,20 @@ def test_product_maker_never_takes_a_way_that_depends_on_company(plant, has_bias
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
-def test_product_maker_takes_tiles_where_weights_are_not_packed(dtype):
-    assert made(product_maker(torch.randn(24, 16).to(dtype), None)) == (TiledProduct, {})
+def test_product_maker_takes_tiles_where_nothing_cheaper_keeps_the_promise(plant, dtype):
+    """In half precision the library's product keeps it on some processors."""
+    weight = torch.randn(24, 16).to(dtype)
+    kind, _ = made(product_maker(weight, None))
+    assert kind is TiledProduct or (kind is PlainProduct and dtype != torch.float64)
+    plant(PlainProduct)
+    assert made(product_maker(weight, None)) == (TiledProduct, {})
+
+
+def test_product_maker_tries_nothing_twice(monkeypatch):
+    weight = torch.randn(29, 31)
+    first = made(product_maker(weight, None))
+    monkeypatch.setattr("refinfer.numerics.self_check.depends_on_company", None)
+    assert made(product_maker(weight.clone(), None)) == first
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 17, 33, 255])

@@ -1,0 +1,28 @@
+"""The script counts what depends on company, and finds nothing where the invariant manner promises that."""
+
+import re
+
+from debug.row_dependence import main
+
+PROMISED = ("linear, packed weight", "linear, tiles of rows", "SiLU by exp", "RMSNorm", "attention in tiles")
+
+
+def counts(output):
+    """For each operation: in how many tries a bit changed, of how many."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for name, changed, tries in re.findall(r"│ (\S[^│]*?) +│[^│]*│ (\d+)/(\d+)", output):
+        found.setdefault(name, []).append((int(changed), int(tries)))
+    return found
+
+
+def test_only_the_plain_manner_depends_on_company(capsys):
+    assert main(["--dtypes", "float64"]) == 0
+    found = counts(capsys.readouterr().out)
+    assert all(not changed for name in PROMISED for changed, _ in found[name])
+    assert all(tries for name in PROMISED[1:] for _, tries in found[name])
+    assert sum(changed for changed, _ in found["linear of the library"] + found["attention of the library"])
+
+
+def test_unknown_dtype_is_said(capsys):
+    assert main(["--dtypes", "int8"]) == 2
+    assert "'int8' is unknown" in capsys.readouterr().out
