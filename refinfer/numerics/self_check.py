@@ -33,7 +33,7 @@ RowFunction = Callable[[Tensor], Tensor]
 ProductMaker = Callable[[Weight, Bias | None], LinearProduct]
 
 _NUM_ROWS = 300
-_COMPANIES = (1, 2, 3, 17, 33, 8, 64, 5, 16, 255, 128, 100)
+_COMPANIES = (1, 2, 3, 17, 64, 255, 33, 8, 5, 16, 128, 100)
 """Sizes of company that are tried, those most likely to differ first."""
 
 _MAX_MULTIPLICATIONS = 2 * 10**10
@@ -96,10 +96,11 @@ def depends_on_company(function: RowFunction, inputs: Tensor, multiplications_pe
     together = function(inputs)
     num_left = _MAX_MULTIPLICATIONS // multiplications_per_row
     for num_tried, size in enumerate(_COMPANIES):
-        num_left -= 2 * size
+        starts = (0,) if 2 * size > len(inputs) else (0, len(inputs) - size)
+        num_left -= len(starts) * size
         if size >= len(inputs) or (num_left < 0 and num_tried >= _MIN_COMPANIES):
             continue
-        for start in (0, len(inputs) - size):
+        for start in starts:
             rows = slice(start, start + size)
             if not torch.equal(function(inputs[rows].clone()), together[rows]):
                 return size
