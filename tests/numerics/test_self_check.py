@@ -249,4 +249,4 @@ def test_depends_on_company_bounds_the_time_of_large_weights():
         return rows
 
     depends_on_company(counted, torch.randn(300, 4), 10**12)
-    assert sorted(set(calls)) == [1, 2, 3, 8, 17, 33, 300]
+    assert sorted(set(calls)) == [1, 2, 3, 17, 64, 255, 300]
