@@ -144,8 +144,17 @@ def test_line_that_parts_is_the_first_one(tmp_path_factory, one, other):
         assert comparison.parting[0] != comparison.parting[1]
 
 
+def test_no_line_is_left_out_of_a_file_with_a_second_head(tmp_path):
+    """As when two files were put into one."""
+    paths = [tmp_path / "one.txt", tmp_path / "other.txt"]
+    for path, last in zip(paths, ("b", "c"), strict=True):
+        path.write_text("\n".join([HEAD, "case a", f"case {last}", HEAD, "case d"]), encoding="utf-8")
+    comparison = compare_digests(*paths)
+    assert (comparison.num_equal, comparison.parting) == (1, ("case b", "case c"))
+
+
 def test_refused_file_is_an_attribute_of_the_error(tmp_path):
     path = tmp_path / "nowhere.txt"
-    with pytest.raises(DigestFileError, match="nowhere.txt cannot be read") as caught:
+    with pytest.raises(DigestFileError, match=r"nowhere\.txt cannot be read") as caught:
         compare_digests(path, path)
-    assert vars(caught.value)["path"] == path
+    assert caught.value.path == path

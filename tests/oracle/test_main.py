@@ -42,7 +42,7 @@ def test_command_refuses_what_it_cannot_run(run, arguments, message):
 def test_help_names_every_command_and_each_has_its_own(run, command):
     status, output, _ = run("--help")
     assert status == 0
-    assert f"    {command} " in output
+    assert command in [line.split()[0] for line in output.splitlines() if line.startswith("    ")]
     status, output, _ = run(command, "--help")
     assert status == 0
     assert output.startswith(f"usage: python -m oracle {command} ")
