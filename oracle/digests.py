@@ -7,7 +7,7 @@ case, mode, request and row. Bits are promised for one instruction set, so the f
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from types import TracebackType
 
@@ -127,7 +127,7 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
     except (OSError, UnicodeDecodeError) as error:
         message = f"{path} cannot be read ({error}); give a file that `check --digests` has written"
         raise DigestFileError(message, path=path) from error
-    head = [line for line in lines if line.startswith("#")]
+    head = list(takewhile(lambda line: line.startswith("#"), lines))
     rows = lines[len(head) :]
     if not rows or head[:1] != [_FIRST_LINE]:
         message = f"{path} holds no digests under {_FIRST_LINE!r}; give a file that `check --digests` has written"

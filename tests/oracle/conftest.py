@@ -16,6 +16,7 @@ import torch
 from hypothesis.strategies import SearchStrategy
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from oracle import __main__ as command_line
 from oracle.case import Case
 from oracle.scenario import RequestSpec, Scenario
 from oracle.strategies import requests
@@ -160,3 +161,22 @@ def scripted_case() -> type[ScriptedCase]:
 def scripted_requests() -> SearchStrategy[RequestSpec]:
     """What may be asked of a scripted case: requests of a few tokens over its small vocabulary."""
     return requests(vocab_size=SCRIPT_VOCAB_SIZE, max_prompt_tokens=6, max_tokens=6)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Runs a command line in an empty folder; gives its exit status, its output and what it said of errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    num_threads = torch.get_num_threads()
+
+    def command(*arguments):
+        try:
+            status: Any = command_line.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            status = end.code
+        output, errors = capsys.readouterr()
+        return status, output, errors
+
+    yield command
+    torch.set_num_threads(num_threads)

@@ -1,0 +1,79 @@
+"""A saved case runs again, and ends as its properties do."""
+
+import pytest
+
+from oracle.checkpoints import CheckpointSpec, cached_checkpoint
+from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, EXIT_USAGE
+from oracle.faults import FAULTS
+from oracle.observation import Observation
+from oracle.properties import PROPERTIES
+from oracle.scenario import RequestSpec, Scenario
+
+SCENARIO = Scenario(requests=(RequestSpec((1, 2, 3), max_tokens=3), RequestSpec((7, 8), max_tokens=2, cuts=(1,))))
+
+
+def saved(scenario, folder):
+    """A scenario in a file."""
+    path = folder / "case.json"
+    path.write_text(scenario.to_json(), encoding="utf-8")
+    return path
+
+
+def test_replay_passes_a_right_case_on_every_property_of_its_dtype(run, tmp_path):
+    status, output, _ = run("replay", saved(SCENARIO, tmp_path))
+    assert status == EXIT_PASS
+    places = {line.split(maxsplit=1)[1] for line in output.splitlines()}
+    assert places == {f"{prop.name} × {mode}" for prop in PROPERTIES if "float32" in prop.dtypes for mode in prop.modes}
+
+
+def test_replay_fails_on_a_case_that_catches_a_fault(run, tmp_path):
+    with FAULTS["causal_mask_one_ahead"].planted():
+        status, output, _ = run("replay", saved(SCENARIO, tmp_path))
+    assert status == EXIT_FAIL
+    assert "fail     reference_bits × none: none, request 0, all rows: first divergence in row 0" in output
+
+
+def test_replay_fails_on_a_case_that_makes_the_subject_raise(run, only, prop, tmp_path):
+    def raises(case, mode):
+        del case
+        raise AttributeError(mode)
+
+    only(prop("bad", raises, modes=("none",)), prop("good", modes=("none",)))
+    status, output, _ = run("replay", saved(SCENARIO, tmp_path))
+    assert status == EXIT_FAIL
+    assert output.splitlines() == ["fail     bad × none: AttributeError: none", "pass     good × none"]
+
+
+def test_replay_tells_what_a_case_does_not_witness(run, only, prop, tmp_path):
+    def says_nothing(case, mode):
+        del case, mode
+        return Observation(witnessed=False)
+
+    only(prop("empty", says_nothing, modes=("none",)))
+    status, output, _ = run("replay", saved(SCENARIO, tmp_path))
+    assert (status, output.strip()) == (EXIT_PASS, "vacuous  empty × none")
+
+
+def test_replay_needs_a_model_for_a_case_that_generates_none(run, only, prop, tmp_path):
+    only(prop("good", modes=("none",)), prop("breaks", modes=("none",), is_generated_only=True))
+    path = saved(Scenario(requests=SCENARIO.requests, checkpoint=None), tmp_path)
+    status, _, errors = run("replay", path)
+    assert status == EXIT_USAGE
+    assert "--model" in errors
+    status, output, _ = run("replay", path, "--model", cached_checkpoint(CheckpointSpec()))
+    assert (status, output.strip()) == (EXIT_PASS, "pass     good × none")
+
+
+def test_replay_refuses_a_model_for_a_case_that_generates_its_own(run, tmp_path):
+    status, _, errors = run("replay", saved(SCENARIO, tmp_path), "--model", tmp_path)
+    assert status == EXIT_USAGE
+    assert "leave --model away" in errors
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"version": 99, "requests": [], "checkpoint": null}'])
+def test_replay_refuses_a_file_that_holds_no_scenario(run, tmp_path, content):
+    path = tmp_path / "case.json"
+    path.write_text(content, encoding="utf-8")
+    status, _, errors = run("replay", path)
+    assert status == EXIT_USAGE
+    assert "scenario" in errors
