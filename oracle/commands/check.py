@@ -37,6 +37,7 @@ from refinfer.hub import resolve_model
 
 _EXAMPLES_BY_PROFILE = {"quick": 120, "ci": 300, "deep": 3000}
 _MODEL_EXAMPLES_BY_PROFILE = {"quick": 4, "ci": 20, "deep": 200}
+_MODEL_DTYPES = ("float32",)
 """A real model takes seconds for what a generated one does in milliseconds."""
 
 
@@ -46,7 +47,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     check.add_argument("--modes", default=",".join(MODES), help="comma-separated, of: %(default)s")
     check.add_argument("--properties", help="comma-separated, as `properties` lists them (default: all)")
     check.add_argument(
-        "--dtypes", default=",".join(DTYPES), help="comma-separated, for generated checkpoints, of: %(default)s"
+        "--dtypes",
+        help=f"comma-separated, of: {','.join(DTYPES)} (default: all; with --model {','.join(_MODEL_DTYPES)})",
     )
     check.add_argument("--model", help="a checkpoint folder or name, instead of generated checkpoints")
     check.add_argument(
@@ -72,13 +74,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
-    modes, dtypes = chosen_modes(options.modes), chosen_dtypes(options.dtypes)
+    modes = chosen_modes(options.modes)
     folder = None if options.model is None else resolve_model(options.model)
     pin_threads(folder, options.threads)
+    default_dtypes = DTYPES if folder is None else _MODEL_DTYPES
+    dtypes = default_dtypes if options.dtypes is None else chosen_dtypes(options.dtypes)
     examples_by_profile = _EXAMPLES_BY_PROFILE if folder is None else _MODEL_EXAMPLES_BY_PROFILE
     check_settings = CheckSettings(
         modes=modes,
-        strategy=scenarios(dtypes) if folder is None else model_scenarios(ModelConfig.from_folder(folder).vocab_size),
+        strategy=scenarios(dtypes)
+        if folder is None
+        else model_scenarios(ModelConfig.from_folder(folder).vocab_size, dtypes),
         folder=folder,
         num_examples=options.examples or examples_by_profile[options.profile],
         seed=options.seed,
