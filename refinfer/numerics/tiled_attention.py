@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from refinfer.attention_layout import whole_tiles
+from refinfer.shapes import DenseKeys, DenseQueries, DenseValues
 
 GroupedQueries = Float[Tensor, "q_len kv_heads share head_dim"]
 """Queries of one request; the query heads that share a key/value head stand side by side."""
@@ -52,6 +53,32 @@ def attend_in_tiles(
         counts = tuple(num_visible[queries_of_width])
         parts.append(_attend(own, _tiles_of(keys, width), _tiles_of(values, width), counts, tile_rows))
     return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def attend_with_one_query(
+    query: DenseQueries, keys: DenseKeys, values: DenseValues, num_visible: int, tile_rows: int
+) -> DenseQueries:
+    """Computes what `attend_in_tiles` does for one query of one request, the same call with less around it.
+
+    A decoding step of many requests spends much of its time around calls.
+    """
+    _, num_heads, _, head_dim = query.shape
+    _, num_kv_heads, num_places, _ = keys.shape
+    share, width = num_heads // num_kv_heads, whole_tiles(num_visible)
+    num_missing = _missing(head_dim, query)
+    if num_missing or num_places != width or not _lies_well(keys) or not _lies_well(values):
+        keys, values = _tiles_of(keys[0], width)[None], _tiles_of(values[0], width)[None]
+    tile = query.view(1, num_kv_heads, share, head_dim)
+    if num_missing or share < tile_rows:
+        tile = functional.pad(tile, (0, num_missing, 0, tile_rows - share))
+    output = functional.scaled_dot_product_attention(
+        tile,
+        keys,
+        values,
+        attn_mask=_bias((num_visible,), width, query.dtype, (1, tile_rows, tile_rows)),
+        scale=1 / math.sqrt(head_dim),
+    )
+    return output[:, :, :share, :head_dim].reshape(1, num_heads, 1, head_dim)
 
 
 def _runs_of_width(num_visible: Sequence[int]) -> Iterator[tuple[slice, int]]:
@@ -103,9 +130,14 @@ def _tiles_of(keys: RowKeys, width: int) -> KeyTiles:
     num_missing, num_missing_dims = width - keys.shape[1], _missing(keys.shape[2], keys)
     if num_missing or num_missing_dims:
         return functional.pad(keys, (0, num_missing_dims, 0, num_missing))
-    is_packed = keys.stride(1) == keys.shape[2] and not keys.stride(0) * keys.element_size() % _CACHE_LINE_BYTES
-    is_aligned = is_packed and not keys.data_ptr() % _CACHE_LINE_BYTES
-    return keys if is_aligned else keys.clone(memory_format=torch.contiguous_format)
+    return keys if _lies_well(keys) else keys.clone(memory_format=torch.contiguous_format)
+
+
+def _lies_well(keys: Float[Tensor, "... kv_len any_head_dim"]) -> bool:
+    """Tells whether heads start at cache lines and hold one key after the other."""
+    *_, head_stride, place_stride, _ = keys.stride()
+    is_packed = place_stride == keys.shape[-1]
+    return is_packed and not (head_stride * keys.element_size() | keys.data_ptr()) % _CACHE_LINE_BYTES
 
 
 def _missing(head_dim: int, tensor: Tensor) -> int:
