@@ -30,7 +30,7 @@ class AttentionLayout:
         num_padding_tokens: For each row, how many columns stand before its first token.
 
     Raises:
-        ShapeError: There are more queries than keys, no query, or a row has more padding than columns.
+        ShapeError: There are more queries than keys, no query, or a negative number of columns.
     """
 
     num_queries: int
@@ -43,9 +43,9 @@ class AttentionLayout:
                 f"{self.num_queries} queries cannot be the last of {self.num_keys} keys; each needs a key of its own"
             )
             raise ShapeError(message, num_queries=self.num_queries, num_keys=self.num_keys)
-        if not all(0 <= count <= self.num_keys for count in self.num_padding_tokens):
-            message = f"padding of {list(self.num_padding_tokens)} columns does not fit into rows of {self.num_keys}"
-            raise ShapeError(message, num_padding_tokens=self.num_padding_tokens, num_keys=self.num_keys)
+        if min(self.num_padding_tokens, default=0) < 0:
+            message = f"padding of {list(self.num_padding_tokens)} columns was given; a row has none or more"
+            raise ShapeError(message, num_padding_tokens=self.num_padding_tokens)
 
     @property
     def visible_ends(self) -> range:

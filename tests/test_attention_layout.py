@@ -75,3 +75,8 @@ def test_layout_refuses_queries_without_a_key_of_their_own(num_queries, num_keys
 def test_whole_tiles_rounds_up_to_a_multiple_of_the_tile(num_keys, expected):
     assert KEY_TILE == 64
     assert whole_tiles(num_keys) == expected
+
+
+def test_layout_refuses_negative_padding():
+    with pytest.raises(ShapeError, match=r"padding of \[0, -1\] columns"):
+        AttentionLayout(1, 3, (0, -1))
