@@ -203,8 +203,9 @@ def test_products_of_equal_shape_are_probed_once(monkeypatch, dtype):
     assert shapes == [((4, 8), dtype, False), ((8, 4), dtype, False), ((4, 8), dtype, True)]
 
 
-@pytest.mark.parametrize(("share", "rows"), [(1, 8), (3, 8), (8, 8), (9, 16), (17, 24)])
-def test_tiles_of_queries_have_a_multiple_of_eight_rows(monkeypatch, share, rows):
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("share", [1, 2, 3, 5, 8, 9])
+def test_tiles_of_queries_keep_the_slices_of_threads_aligned(monkeypatch, share, dtype):
     """Bits show it only where a tile of queries falls to another thread than before."""
     seen = []
 
@@ -213,5 +214,25 @@ def test_tiles_of_queries_have_a_multiple_of_eight_rows(monkeypatch, share, rows
         return queries
 
     monkeypatch.setattr("refinfer.numerics.invariant.attend_in_tiles", recorded)
-    NUMERICS.attention(drawn(1, 2 * share, 4, 8), drawn(1, 2, 4, 8), drawn(1, 2, 4, 8), AttentionLayout(4, 4))
-    assert seen == [rows]
+    inputs = (drawn(1, heads, 4, 8, dtype=dtype) for heads in (2 * share, 2, 2))
+    NUMERICS.attention(*inputs, AttentionLayout(4, 4))
+    (rows,) = seen
+    assert rows >= share
+    assert not rows * 2 * max(4, dtype.itemsize) % 16
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("num_heads", "num_kv_heads", "head_dim"), [(1, 1, 16), (6, 2, 20), (8, 4, 64), (5, 1, 32)])
+def test_one_query_takes_the_short_way_to_the_same_bits(num_heads, num_kv_heads, head_dim, dtype):
+    keys, values = (drawn(1, num_kv_heads, 192, head_dim, dtype=dtype, seed=seed) for seed in (1, 2))
+    for num_keys in (1, 63, 64, 65, 150):
+        query = drawn(1, num_heads, 1, head_dim, dtype=dtype, seed=num_keys)
+        own = NUMERICS.attention(query, keys, values, AttentionLayout(1, num_keys))
+        rectangle = NUMERICS.attention(
+            query.expand(2, -1, -1, -1),
+            keys.repeat(2, 1, 1, 1),
+            values.repeat(2, 1, 1, 1),
+            AttentionLayout(1, num_keys, (0, 0)),
+        )
+        assert torch.equal(own[0], rectangle[0])
+        assert torch.equal(own[0], rectangle[1])
