@@ -43,7 +43,7 @@ NUM_NEIGHBOURS = 4
 DEMONSTRATION = Scenario(
     requests=(
         RequestSpec((40,), max_tokens=3, ignore_eos=True),
-        RequestSpec(tuple(range(2, 16)), max_tokens=6, ignore_eos=True, cuts=(5,)),
+        RequestSpec(tuple(range(2, 64)), max_tokens=6, ignore_eos=True, cuts=(5,)),
         RequestSpec((70, 71, 72, 73, 74), max_tokens=4, ignore_eos=True, cuts=(2, 4)),
     ),
     max_num_seqs=2,

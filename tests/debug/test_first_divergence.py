@@ -49,9 +49,9 @@ def test_no_module_parts_where_nothing_is_planted(capsys):
         ("chunk_positions_restart", "chunked", "position_ids, position 5"),
         ("padding_attended", "static", f"{ATTENTION}.per_head_output, position 0"),
         ("shared_positions_under_padding", "static", "position_ids, position 1"),
-        ("ended_rows_compacted", "static", "input_ids, position 16"),
-        ("growth_loses_newest_token", "continuous", f"{ATTENTION}.per_head_output, position 16"),
-        ("rows_mapped_in_old_order", "continuous", "step_logits, position 16"),
+        ("ended_rows_compacted", "static", "input_ids, position 64"),
+        ("growth_loses_newest_token", "continuous", f"{ATTENTION}.per_head_output, position 64"),
+        ("rows_mapped_in_old_order", "continuous", "step_logits, position 64"),
     ],
 )
 def test_a_planted_fault_is_found_where_it_was_planted(capsys, fault, way, place):

@@ -35,7 +35,6 @@ BUSY = Scenario(
     max_num_seqs=3,
     texts=("the <s>other</s> one", "日本 \U0001f600", "<|user|>x"),
     checkpoint=CheckpointSpec(
-        intermediate_size=172,
         num_heads=4,
         num_kv_heads=2,
         vocab_size=TOKENIZER_SIZE + 14,
@@ -57,11 +56,14 @@ BUSY_IN_BFLOAT16 = replace(
     BUSY, requests=(BUSY.requests[0], RequestSpec((7, 8, 9) * 100, max_tokens=2)), dtype="bfloat16"
 )
 
+BUSY_OF_ODD_WIDTH = replace(BUSY, checkpoint=replace(BUSY.checkpoint, intermediate_size=172))
+"""A width that leaves elements over at the end of a loop over whole vectors."""
+
 BUSY_CASES = CheckSettings(
     modes=MODES,
-    strategy=st.sampled_from((BUSY, BUSY_IN_BFLOAT16)),
+    strategy=st.sampled_from((BUSY, BUSY_IN_BFLOAT16, BUSY_OF_ODD_WIDTH)),
     folder=None,
-    num_examples=2,
+    num_examples=3,
     seed=0,
     shrink=False,
     stop_at_failure=True,
