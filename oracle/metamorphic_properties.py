@@ -8,7 +8,7 @@ from oracle.errors import LogitsMismatch
 from oracle.observation import Observation
 from oracle.subjects import RequestRecord
 
-NUMS_OF_CHUNKS = (1, 2, 3, 4, 5, 6, 7, 9)
+NUMS_OF_CHUNKS = (1, 4)
 """Into how many chunks `bits` cuts each request, prompt and output together, besides the drawn cuts."""
 
 

@@ -35,7 +35,7 @@ from oracle.verdicts import Cell, Verdict
 from refinfer.config import ModelConfig
 from refinfer.hub import resolve_model
 
-_EXAMPLES_BY_PROFILE = {"quick": 120, "ci": 300, "deep": 3000}
+_EXAMPLES_BY_PROFILE = {"quick": 100, "ci": 300, "deep": 3000}
 _MODEL_EXAMPLES_BY_PROFILE = {"quick": 4, "ci": 20, "deep": 200}
 _MODEL_DTYPES = ("float32",)
 """A real model takes seconds for what a generated one does in milliseconds."""

@@ -214,8 +214,8 @@ def test_tiles_of_queries_keep_the_slices_of_threads_aligned(monkeypatch, share,
         return queries
 
     monkeypatch.setattr("refinfer.numerics.invariant.attend_in_tiles", recorded)
-    inputs = (drawn(1, heads, 4, 8, dtype=dtype) for heads in (2 * share, 2, 2))
-    NUMERICS.attention(*inputs, AttentionLayout(4, 4))
+    queries, keys, values = (drawn(1, heads, 4, 8, dtype=dtype) for heads in (2 * share, 2, 2))
+    NUMERICS.attention(queries, keys, values, AttentionLayout(4, 4))
     (rows,) = seen
     assert rows >= share
     assert not rows * 2 * max(4, dtype.itemsize) % 16

@@ -151,7 +151,7 @@ def test_bits_hold_in_every_mode_and_dtype(mode, dtype):
     observation = check_bits(Case(replace(BITS_SCENARIO, dtype=dtype)), mode)
     assert observation.witnessed
     assert observation.largest_difference == 0.0
-    assert (observation.num_schedules, observation.num_rows >= 24) == (12 if mode == "continuous" else 2, True)
+    assert (observation.num_schedules, observation.num_rows >= 24) == (6 if mode == "continuous" else 2, True)
 
 
 def test_bits_see_nothing_in_the_plain_manner():
