@@ -56,7 +56,7 @@ BUSY_IN_BFLOAT16 = replace(
     BUSY, requests=(BUSY.requests[0], RequestSpec((7, 8, 9) * 100, max_tokens=2)), dtype="bfloat16"
 )
 
-BUSY_OF_ODD_WIDTH = replace(BUSY, checkpoint=replace(BUSY.checkpoint, intermediate_size=172))
+BUSY_OF_ODD_WIDTH = replace(BUSY, checkpoint=replace(BUSY.checkpoint or CheckpointSpec(), intermediate_size=172))
 """A width that leaves elements over at the end of a loop over whole vectors."""
 
 BUSY_CASES = CheckSettings(
