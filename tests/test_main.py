@@ -11,6 +11,12 @@ from oracle.checkpoints import CheckpointSpec, write_checkpoint
 
 ROOT = Path(__file__).parents[1]
 
+# A shell's background jobs ignore interrupts, and so would the process under test.
+LISTENS = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+
 
 @pytest.fixture(scope="module")
 def endless(tmp_path_factory):
@@ -20,7 +26,7 @@ def endless(tmp_path_factory):
 
     def start():
         words = ["generate", "--model", str(folder), "--ids", "--max-tokens", "90000", "1 2 3"]
-        command = [sys.executable, "-m", "refinfer", *words]
+        command = [sys.executable, "-c", LISTENS, "-m", "refinfer", *words]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", cwd=ROOT)
 
     return start
