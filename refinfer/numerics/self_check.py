@@ -7,12 +7,13 @@ smaller companies, and whoever gets other bits is named. What has passed once in
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from refinfer.attention_layout import AttentionLayout, whole_tiles
+from refinfer.attention_layout import KEY_TILE, AttentionLayout, whole_tiles
 from refinfer.config import ModelConfig
 from refinfer.errors import NumericsError
 from refinfer.numerics.dtypes import compute_dtype
@@ -57,27 +58,20 @@ def product_maker(weight: Weight, bias: Bias | None) -> ProductMaker:
     Raises:
         NumericsError: No way does.
     """
-    makers: list[ProductMaker] = [TiledProduct]
+    makers: list[partial[Any]] = [partial(TiledProduct)]
     if PackedProduct.is_available(weight.dtype):
         makers[:0] = [partial(PackedProduct, pads_single_row=pads) for pads in (False, True)]
     elif weight.dtype in (torch.bfloat16, torch.float16):
         # Where a processor has no instructions for half precision, the library multiplies row by row.
         makers.insert(0, partial(PlainProduct, max_rows=MAX_PROBED_ROWS))
-    inputs = _drawn(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
     size = None
     for make in makers:
-        product = make(weight, bias)
-        attempt = (
-            repr(make),
-            type(product).__call__,
-            weight.shape,
-            bias is None,
-            weight.dtype,
-            torch.get_num_threads(),
-        )
+        multiply = vars(make.func)["__call__"]  # the code, and not the class, is what was tried
+        attempt = (repr(make), multiply, weight.shape, bias is None, weight.dtype, torch.get_num_threads())
         if attempt in _passed:
             return make
-        size = depends_on_company(product, inputs, weight.numel())
+        inputs = _drawn(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
+        size = depends_on_company(make(weight, bias), inputs, weight.numel())
         if size is None:
             _passed.add(attempt)
             return make
@@ -180,7 +174,7 @@ def _attention_depends_on_company(
             stop = start + size
             if start < 0 or stop > num_queries:
                 continue
-            room = (0, 0, 0, whole_tiles(first + stop) + 64 - first - stop)
+            room = (0, 0, 0, whole_tiles(first + stop) + KEY_TILE - first - stop)
             own_keys, own_values = (functional.pad(rows[:, :, : first + stop], room) for rows in (keys, values))
             layout = AttentionLayout(size, first + stop)
             own = numerics.attention(queries[:, :, first + start : first + stop], own_keys, own_values, layout)
