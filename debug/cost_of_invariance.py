@@ -30,8 +30,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from oracle.checkpoint_files import write_weights
+from oracle.commands.shared import chosen_dtypes
+from oracle.errors import OracleError
 from oracle.report import environment
-from oracle.scenario import DTYPES
 from refinfer import LLM, SamplingParams
 from refinfer.config import ModelConfig
 from refinfer.errors import RefinferError
@@ -69,14 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and gives its exit status."""
     options = _parser().parse_args(arguments)
     console = Console()
-    dtypes = options.dtypes.split(",")
-    unknown = [dtype for dtype in dtypes if dtype not in DTYPES]
-    if unknown:
-        console.print(f"dtype {unknown[0]!r} is unknown; choose among {', '.join(DTYPES)}", markup=False)
-        return 2
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     try:
+        dtypes = chosen_dtypes(options.dtypes)
         with _work(options) as work:
             console.print(" · ".join(f"{name} {value}" for name, value in environment().items()), highlight=False)
             table = Table(title=f"{work.name}: seconds, shortest of {options.repeats}", title_justify="left")
@@ -86,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 plain, invariant = _time_in_turns(work, dtype, options.repeats, console)
                 table.add_row(dtype, f"{plain:.3f}", f"{invariant:.3f}", f"{invariant / plain:.3f}")
             console.print(table)
-    except RefinferError as error:
+    except (OracleError, RefinferError) as error:
         console.print(f"error: {error}", style="red", markup=False)
         return 2
     return 0

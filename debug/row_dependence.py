@@ -22,6 +22,8 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn import functional
 
+from oracle.commands.shared import chosen_dtypes
+from oracle.errors import OracleError
 from oracle.report import environment
 from oracle.scenario import DTYPES
 from refinfer.attention_layout import AttentionLayout
@@ -71,10 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads of torch (default: %(default)s)")
     options = parser.parse_args(arguments)
     console = Console()
-    dtypes = options.dtypes.split(",")
-    unknown = [dtype for dtype in dtypes if dtype not in DTYPES]
-    if unknown:
-        console.print(f"dtype {unknown[0]!r} is unknown; choose among {', '.join(DTYPES)}", markup=False)
+    try:
+        dtypes = chosen_dtypes(options.dtypes)
+    except OracleError as error:
+        console.print(f"error: {error}", style="red", markup=False)
         return 2
     before = torch.get_num_threads()
     torch.set_num_threads(options.threads)
