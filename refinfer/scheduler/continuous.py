@@ -1,33 +1,126 @@
-"""Continuous scheduling: a place that falls free is given away at the next step."""
+"""Continuous scheduling: each step spends a budget of tokens on whoever runs, and lets others in as there is room."""
 
-from collections import deque
-
+from refinfer.scheduler.block_space import BlockSpace
+from refinfer.scheduler.output import ScheduledRow, SchedulerOutput
+from refinfer.scheduler.queues import RequestQueues
 from refinfer.scheduler.request import RequestState
 
 
-class ContinuousScheduler:
-    """Runs up to `max_num_seqs` requests at a time, first come first served.
+class ContinuousScheduler(RequestQueues):
+    """Lets requests catch up with their known tokens, oldest first.
+
+    There is no prefill phase and no decode phase: a request runs as many of its known tokens as the budget leaves
+    for it, and one whose tokens have all run emits the next. First come, first served: nobody overtakes a request
+    that waits for room. When blocks run out the newest is preempted, so that the oldest always moves.
 
     Args:
-        max_num_seqs: Most requests in one step.
+        max_num_seqs: Most requests that run at a time.
+        max_num_batched_tokens: Most tokens in one step.
+        blocks: The blocks of a paged cache; None where keys and values need no reservation.
+        is_prefill_first: Whether requests with more than one token to run come before those that decode, and
+            new ones before them all; otherwise who runs already comes first.
+        preempts_by_swap: Whether a preempted request's keys and values go to host memory; otherwise it recomputes.
     """
 
-    def __init__(self, max_num_seqs: int) -> None:
+    def __init__(
+        self,
+        max_num_seqs: int,
+        max_num_batched_tokens: int = 256,
+        *,
+        blocks: BlockSpace | None = None,
+        is_prefill_first: bool = False,
+        preempts_by_swap: bool = False,
+    ) -> None:
+        super().__init__(blocks)
         self._max_num_seqs = max_num_seqs
-        self._waiting: deque[RequestState] = deque()
-        self._running: list[RequestState] = []
-
-    def add(self, state: RequestState) -> None:
-        """Queues a request."""
-        self._waiting.append(state)
+        self._max_num_batched_tokens = max_num_batched_tokens
+        self._is_prefill_first = is_prefill_first
+        self._preempts_by_swap = preempts_by_swap
 
     def has_unfinished_requests(self) -> bool:
         """Tells whether a request waits or runs."""
-        return bool(self._waiting) or any(not state.is_finished for state in self._running)
+        return not self.is_empty
 
-    def schedule(self) -> list[RequestState]:
-        """Gives the rows of the next step, oldest first; ended requests leave, waiting ones join."""
-        self._running = [state for state in self._running if not state.is_finished]
-        while self._waiting and len(self._running) < self._max_num_seqs:
-            self._running.append(self._waiting.popleft())
-        return list(self._running)
+    def schedule(self) -> SchedulerOutput:
+        """Decides who runs in the next step, and with how many tokens."""
+        step = _Step(self, self._max_num_batched_tokens, self._preempts_by_swap)
+        running = list(self.running)
+        if self._is_prefill_first:
+            prefills = [state for state in running if state.num_tokens - state.num_computed_tokens > 1]
+            step.run(prefills)
+            step.admit(self._max_num_seqs)
+            step.run([state for state in running if state not in prefills])
+        else:
+            step.run(running)
+            step.admit(self._max_num_seqs)
+        return step.output()
+
+
+class _Step:
+    """One step in the making.
+
+    Args:
+        queues: Who waits and who runs.
+        num_tokens_left: The budget.
+        preempts_by_swap: How blocks are taken back.
+    """
+
+    def __init__(self, queues: RequestQueues, num_tokens_left: int, preempts_by_swap: bool) -> None:  # noqa: FBT001
+        self._queues = queues
+        self._num_tokens_left = num_tokens_left
+        self._preempts_by_swap = preempts_by_swap
+        self._num_scheduled_by_state: dict[RequestState, int] = {}
+        self._admitted: list[RequestState] = []
+        self._preempted: list[tuple[RequestState, str]] = []
+
+    def run(self, states: list[RequestState]) -> None:
+        """Schedules requests that run, oldest first, and preempts the newest where blocks run out."""
+        is_preempted = {state for state, _ in self._preempted}
+        for state in states:
+            if not self._num_tokens_left:
+                return
+            if state in is_preempted:
+                continue
+            num_tokens = min(state.num_tokens - state.num_computed_tokens, self._num_tokens_left)
+            while not self._queues.try_reserve(state, num_tokens):
+                victim = self._queues.running[-1]
+                self._preempt(victim)
+                is_preempted.add(victim)
+                if victim is state:
+                    break
+            else:
+                self._schedule(state, num_tokens)
+
+    def admit(self, max_num_seqs: int) -> None:
+        """Lets those that wait in, first come first served, while there is room for them.
+
+        A step that had to take blocks back lets nobody in.
+        """
+        queues = self._queues
+        while queues.waiting and self._num_tokens_left and len(queues.running) < max_num_seqs and not self._preempted:
+            state = queues.waiting[0]
+            if not queues.admit():
+                return
+            self._admitted.append(state)
+            num_tokens = min(state.num_tokens - state.num_computed_tokens, self._num_tokens_left)
+            if queues.try_reserve(state, num_tokens):
+                self._schedule(state, num_tokens)
+
+    def output(self) -> SchedulerOutput:
+        """Gives what was decided."""
+        rows = tuple(
+            ScheduledRow(state, num_tokens, state.num_computed_tokens + num_tokens == state.num_tokens)
+            for state, num_tokens in self._num_scheduled_by_state.items()
+        )
+        return SchedulerOutput(rows, self._queues.take_operations(), tuple(self._admitted), tuple(self._preempted))
+
+    def _schedule(self, state: RequestState, num_tokens: int) -> None:
+        self._num_scheduled_by_state[state] = num_tokens
+        self._num_tokens_left -= num_tokens
+
+    def _preempt(self, state: RequestState) -> None:
+        """Takes a request's blocks back, also where it was scheduled in this step already."""
+        self._num_tokens_left += self._num_scheduled_by_state.pop(state, 0)
+        self._preempted.append((state, self._queues.preempt(state, by_swap=self._preempts_by_swap)))
+        if state in self._admitted:
+            self._admitted.remove(state)

@@ -1,11 +1,12 @@
 """Static scheduling: fill a batch, and run it to its last member."""
 
-from collections import deque
+from refinfer.sampling import FinishReason
+from refinfer.scheduler.output import ScheduledRow, SchedulerOutput
+from refinfer.scheduler.queues import RequestQueues
+from refinfer.scheduler.request import RequestState, RequestStatus
 
-from refinfer.scheduler.request import RequestState
 
-
-class StaticScheduler:
+class StaticScheduler(RequestQueues):
     """Keeps the members of a batch together until all have ended, first come first served.
 
     Rows that end early stay in the batch; nobody joins it.
@@ -15,21 +16,34 @@ class StaticScheduler:
     """
 
     def __init__(self, max_num_seqs: int) -> None:
+        super().__init__()
         self._max_num_seqs = max_num_seqs
-        self._waiting: deque[RequestState] = deque()
-        self._batch: list[RequestState] = []
-
-    def add(self, state: RequestState) -> None:
-        """Queues a request."""
-        self._waiting.append(state)
 
     def has_unfinished_requests(self) -> bool:
         """Tells whether a request waits or runs."""
-        return bool(self._waiting) or any(not state.is_finished for state in self._batch)
+        return bool(self.waiting) or any(not state.is_finished for state in self.running)
 
-    def schedule(self) -> list[RequestState]:
+    def schedule(self) -> SchedulerOutput:
         """Gives the rows of the next step, ended ones included, in a fixed order."""
-        if all(state.is_finished for state in self._batch):
-            size = min(self._max_num_seqs, len(self._waiting))
-            self._batch = [self._waiting.popleft() for _ in range(size)]
-        return list(self._batch)
+        admitted = []
+        if all(state.is_finished for state in self.running):
+            self.running = []
+            while self.waiting and len(self.running) < self._max_num_seqs:
+                admitted.append(self.waiting[0])
+                self.admit()
+        rows = tuple(
+            ScheduledRow(state, state.num_tokens - state.num_computed_tokens, not state.is_finished)
+            for state in self.running
+        )
+        return SchedulerOutput(rows, admitted=tuple(admitted))
+
+    def finish(self, state: RequestState, reason: FinishReason, stop_reason: int | str | None = None) -> None:
+        """Ends a request; if it runs, its row stays until the batch has ended.
+
+        Raises:
+            StatusTransitionError: It has ended already.
+        """
+        is_running = state.status is RequestStatus.RUNNING
+        state.finish(reason, stop_reason)
+        if not is_running:
+            self.waiting.remove(state)
