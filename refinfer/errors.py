@@ -15,10 +15,13 @@ my settings, my file, my request, try later, my tensors, or a bug of ours.
     - EmptyPromptError: a prompt without a token
     - PromptTooLongError: a prompt that leaves no room for one output token
     - TokenIdError: a token id outside the vocabulary
+    - DuplicateRequestError: a request id that an unfinished request has
+    - UnknownRequestError: a request id that no unfinished request has
   - CapacityError (RuntimeError): not now, perhaps later
   - NumericsError (RuntimeError): an operation whose bits depend on what runs beside a row
   - ShapeError (ValueError): tensors that do not fit together, at a public boundary
   - InvariantError (RuntimeError): a bug of ours
+    - StatusTransitionError: a move that a request's status may not make
 """
 
 
@@ -87,6 +90,14 @@ class TokenIdError(RequestError):
     """A token id outside the vocabulary."""
 
 
+class DuplicateRequestError(RequestError):
+    """A request id that an unfinished request has."""
+
+
+class UnknownRequestError(RequestError):
+    """A request id that no unfinished request has."""
+
+
 class CapacityError(RefinferError, RuntimeError):
     """Not now, perhaps later."""
 
@@ -101,3 +112,7 @@ class ShapeError(RefinferError, ValueError):
 
 class InvariantError(RefinferError, RuntimeError):
     """A bug of ours."""
+
+
+class StatusTransitionError(InvariantError):
+    """A move that a request's status may not make."""

@@ -70,6 +70,11 @@ class StaticCache:
         return len(self._num_padding_tokens)
 
     @property
+    def max_columns(self) -> int:
+        """Physical columns that tokens can have."""
+        return self._max_columns
+
+    @property
     def num_columns(self) -> int:
         """Physical columns that hold tokens."""
         return self._num_columns

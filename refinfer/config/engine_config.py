@@ -1,63 +1,116 @@
-"""How a model is run: cache, batch size, lengths, dtype and manner of numerics."""
+"""How a model is run: cache, batch size, lengths, blocks, dtype and manner of numerics."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from refinfer.errors import ConfigError
 
-CACHES = ("none", "static", "continuous")
-PLANNED_CACHES = ("paged",)
+CACHES = ("none", "static", "continuous", "paged")
 DTYPES = ("auto", "float32", "float64", "bfloat16", "float16")
 DEVICES = ("cpu",)
+PREEMPTIONS = ("recompute", "swap")
+READERS = ("gather", "blocks")
+SCHEDULINGS = ("running_first", "prefill_first")
 
-_PLANNED_OPTIONS = (
-    "max_num_batched_tokens",
-    "block_size",
-    "num_blocks",
-    "kv_cache_memory",
-    "enable_prefix_caching",
-    "preemption",
-    "paged_attention",
-    "scheduling",
-    "speculative",
-    "num_speculative_tokens",
-)
+DEFAULT_TOKEN_BUDGET = 256
+DEFAULT_BLOCK_SIZE = 16
+DEFAULT_KV_CACHE_MEMORY = 2**30
+"""Bytes of keys and values where neither they nor blocks were named: 1 GiB."""
+
+_PLANNED_OPTIONS = ("speculative", "num_speculative_tokens")
 """Options that come with later modes; they are known, so that they can be refused by name."""
+
+_CACHES_BY_OPTION = {
+    "max_num_batched_tokens": ("continuous", "paged"),
+    "scheduling": ("continuous", "paged"),
+    "block_size": ("paged",),
+    "num_blocks": ("paged",),
+    "kv_cache_memory": ("paged",),
+    "enable_prefix_caching": ("paged",),
+    "preemption": ("paged",),
+    "num_swap_blocks": ("paged",),
+    "paged_attention": ("paged",),
+    "placement_seed": ("paged",),
+}
+"""Options that only some caches take; None everywhere stands for the default."""
 
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """Settings of `LLM`, checked when they are built.
+    """Settings of `LLM` and `LLMEngine`, checked when they are built.
+
+    Options that a cache does not take are refused, unless they are None, which stands for their default.
 
     Attributes:
-        cache: Where keys and values live: "none" (recompute), "static" or "continuous".
+        cache: Where keys and values live: "none" (recompute), "static", "continuous" or "paged".
         max_num_seqs: Most requests in one step.
         max_model_len: Longest request in tokens, prompt and output together; None takes the model's own.
         batch_invariant: Whether a row's bits must not depend on what runs beside it.
         dtype: Dtype of weights and activations; "auto" takes the checkpoint's.
         device: Where tensors live; only "cpu" is implemented.
+        max_num_batched_tokens: Most tokens in one step, of prompts and decodes together; default 256.
+        scheduling: "running_first" (default), or "prefill_first": prompts come before requests that decode.
+        block_size: Token places of a block; default 16.
+        num_blocks: Blocks of the pool; default as many as fit `kv_cache_memory`, and no more than can be used.
+        kv_cache_memory: Bytes for keys and values where `num_blocks` is not given; default 1 GiB.
+        enable_prefix_caching: Whether requests share the blocks of a common prefix; default True.
+        preemption: How a request that has to make room comes back: "recompute" (default) or "swap".
+        num_swap_blocks: Blocks that host memory takes when swapping; default as many as the pool has.
+            A request for which there is no room left recomputes.
+        paged_attention: How blocks are read: "blocks" (default) through the block table, or "gather" first.
+        placement_seed: Seed of a random placement of blocks, for tests; by default they are handed out in order.
 
     Raises:
-        ConfigError: A value is unknown, out of range, or not implemented yet.
+        ConfigError: A value is unknown or out of range, or the cache does not take the option.
     """
 
-    cache: str = "continuous"
+    cache: str = "paged"
     max_num_seqs: int = 16
     max_model_len: int | None = None
     batch_invariant: bool = True
     dtype: str = "float32"
     device: str = "cpu"
+    max_num_batched_tokens: int | None = None
+    scheduling: str | None = None
+    block_size: int | None = None
+    num_blocks: int | None = None
+    kv_cache_memory: int | None = None
+    enable_prefix_caching: bool | None = None
+    preemption: str | None = None
+    num_swap_blocks: int | None = None
+    paged_attention: str | None = None
+    placement_seed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.cache in PLANNED_CACHES:
-            message = f"cache {self.cache!r} is not implemented yet; choose one of {', '.join(CACHES)}"
-            raise ConfigError(message, cache=self.cache)
         _check_choice("cache", self.cache, CACHES)
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("device", self.device, DEVICES)
         check_flag("batch_invariant", self.batch_invariant)
-        _check_positive("max_num_seqs", self.max_num_seqs)
-        if self.max_model_len is not None:
-            _check_positive("max_model_len", self.max_model_len)
+        _check_count("max_num_seqs", self.max_num_seqs, 1)
+        for name, caches in _CACHES_BY_OPTION.items():
+            value = getattr(self, name)
+            if value is not None and self.cache not in caches:
+                message = (
+                    f"option {name}={value!r} says nothing to cache {self.cache!r}; "
+                    f"leave it out, or choose cache {' or '.join(caches)}"
+                )
+                raise ConfigError(message, option=name, value=value, cache=self.cache)
+        for name in ("max_model_len", "max_num_batched_tokens", "block_size", "num_blocks", "kv_cache_memory"):
+            self._check_optional_count(name, 1)
+        for name in ("num_swap_blocks", "placement_seed"):
+            self._check_optional_count(name, 0)
+        choices_by_name = {"scheduling": SCHEDULINGS, "preemption": PREEMPTIONS, "paged_attention": READERS}
+        for name, choices in choices_by_name.items():
+            if getattr(self, name) is not None:
+                _check_choice(name, getattr(self, name), choices)
+        if self.enable_prefix_caching is not None:
+            check_flag("enable_prefix_caching", self.enable_prefix_caching)
+        if self.num_blocks is not None and self.kv_cache_memory is not None:
+            message = f"num_blocks={self.num_blocks} and kv_cache_memory={self.kv_cache_memory} say it twice; give one"
+            raise ConfigError(message, num_blocks=self.num_blocks, kv_cache_memory=self.kv_cache_memory)
+
+    def _check_optional_count(self, name: str, least: int) -> None:
+        if getattr(self, name) is not None:
+            _check_count(name, getattr(self, name), least)
 
 
 def engine_config(**options: object) -> EngineConfig:
@@ -66,7 +119,7 @@ def engine_config(**options: object) -> EngineConfig:
     Raises:
         ConfigError: An option is unknown or not implemented yet, or its value cannot work.
     """
-    known = EngineConfig.__dataclass_fields__
+    known = [field.name for field in fields(EngineConfig)]
     for name, value in options.items():
         if name in _PLANNED_OPTIONS:
             message = f"option {name}={value!r} is not implemented yet; the options are {', '.join(known)}"
@@ -94,7 +147,7 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ConfigError(message, name=name, value=value)
 
 
-def _check_positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        message = f"{name} is {value!r}; it must be a whole number of at least 1"
+def _check_count(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        message = f"{name} is {value!r}; it must be a whole number of at least {least}"
         raise ConfigError(message, name=name, value=value)

@@ -1,49 +1,54 @@
-"""Runs one step of the model: rows in, logits of each row's newest token out, one runner for each cache."""
+"""Runs one step of the model: rows in, the logits that they want out, one runner for each cache.
+
+A runner never decides how far a request has come: that is `num_computed_tokens`, which moves only after a step has
+succeeded. What a cache holds past it is scratch, and is written over when the step is run again.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-import torch
 
-from refinfer.cache import CausalAttentionView, ContinuousCache, StaticCache
+from refinfer.cache import CausalAttentionView, ContinuousCache, HostBlocks, PagedCache, PagedPart, StaticCache
+from refinfer.engine.model_input import ModelInput, RowLogits
 from refinfer.model import Llama
-from refinfer.scheduler import RequestState
-from refinfer.shapes import Logits
+from refinfer.model.packed import PackedAttentionView
+from refinfer.scheduler import (
+    BlockOperation,
+    CopyBlock,
+    DropSwapped,
+    ForgetBlocks,
+    RequestState,
+    RequestStatus,
+    ScheduledRow,
+    SwapIn,
+    SwapOut,
+)
+from refinfer.scheduler.block_space import held_blocks
 
 
 @runtime_checkable
 class ModelRunner(Protocol):
-    """Executes one step for the rows that a scheduler chose."""
+    """Executes steps that a scheduler decided."""
 
-    def execute(self, rows: Sequence[RequestState]) -> Logits:
-        """Runs what each row has not run yet; gives the logits after its newest token, row by row.
+    @property
+    def num_reserved_slots(self) -> int:
+        """Token places that are reserved now, but for those in blocks: who has blocks counts them."""
+        ...
+
+    def prepare(self, operations: Sequence[BlockOperation]) -> None:
+        """Does to the cache what was decided since the last step, in order."""
+        ...
+
+    def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
+        """Runs the next tokens of each row; gives the logits that each row wants.
 
         The rows' `num_computed_tokens` are the caller's to advance, once the step has succeeded.
         """
         ...
 
 
-class RecomputeRunner:
-    """Keeps nothing: each step runs every row from its first token.
-
-    Args:
-        model: The model.
-    """
-
-    def __init__(self, model: Llama) -> None:
-        self._model = model
-
-    def execute(self, rows: Sequence[RequestState]) -> Logits:
-        """Runs all tokens of every row."""
-        lengths = [row.num_tokens for row in rows]
-        input_ids = torch.tensor([token_id for row in rows for token_id in row.token_ids])
-        position_ids = torch.cat([torch.arange(length) for length in lengths])
-        last_rows = (torch.tensor(lengths).cumsum(0) - 1).tolist()
-        return self._model.forward(input_ids, position_ids, CausalAttentionView(lengths), last_rows)
-
-
-class StaticRunner:
-    """Keeps one rectangle for the batch, made anew when the batch is.
+class _BlocklessRunner:
+    """What the runners without blocks share: there is nothing to prepare.
 
     Args:
         model: The model.
@@ -53,70 +58,158 @@ class StaticRunner:
     def __init__(self, model: Llama, max_model_len: int) -> None:
         self._model = model
         self._max_model_len = max_model_len
+
+    num_reserved_slots = 0
+
+    def prepare(self, operations: Sequence[BlockOperation]) -> None:
+        """Does nothing: without blocks no operation on them is decided."""
+
+
+class RecomputeRunner(_BlocklessRunner):
+    """Keeps nothing: each step runs every row from its first token."""
+
+    def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
+        """Runs all tokens of every row."""
+        token_ids = [row.state.token_ids for row in rows]
+        model_input = ModelInput.pack(token_ids, [0] * len(rows), [row.num_logits for row in rows])
+        return model_input.run(self._model, CausalAttentionView(model_input.num_tokens))
+
+
+class StaticRunner(_BlocklessRunner):
+    """Keeps one rectangle for the batch, made anew when the batch is."""
+
+    def __init__(self, model: Llama, max_model_len: int) -> None:
+        super().__init__(model, max_model_len)
         self._members: list[RequestState] = []
         self._cache: StaticCache | None = None
 
-    def execute(self, rows: Sequence[RequestState]) -> Logits:
-        """Runs the prompts of a new batch, or the newest token of every row of the same one."""
-        if self._cache is None or self._members != list(rows):
-            self._cache = self._new_cache(rows)
-            self._members = list(rows)
-        if self._cache.num_columns:
-            tokens_by_row = [row.token_ids[-1:] for row in rows]
-            position_ids = torch.tensor(self._cache.num_computed_tokens)
-        else:
-            tokens_by_row = [row.token_ids for row in rows]
-            position_ids = torch.cat([torch.arange(len(tokens)) for tokens in tokens_by_row])
-        input_ids = torch.tensor([token_id for tokens in tokens_by_row for token_id in tokens])
-        last_rows = (torch.tensor([len(tokens) for tokens in tokens_by_row]).cumsum(0) - 1).tolist()
-        view = self._cache.attention_view()
-        logits = self._model.forward(input_ids, position_ids, view, last_rows)
-        self._cache.advance()
-        return logits
+    @property
+    def num_reserved_slots(self) -> int:
+        """Columns of the rectangle, in all rows."""
+        return 0 if self._cache is None else self._cache.batch_size * self._cache.max_columns
 
-    def _new_cache(self, rows: Sequence[RequestState]) -> StaticCache:
+    def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
+        """Runs the prompts of a new batch, or the newest token of every row of the same one."""
+        cache = self._current_cache([row.state for row in rows])
+        is_decoding = cache.num_columns > 0
+        token_ids = [row.state.token_ids[-1:] if is_decoding else row.state.token_ids for row in rows]
+        first_positions = cache.num_computed_tokens if is_decoding else [0] * len(rows)
+        model_input = ModelInput.pack(token_ids, first_positions, [row.num_logits for row in rows])
+        return model_input.run(self._model, cache.attention_view())
+
+    def _current_cache(self, states: list[RequestState]) -> StaticCache:
+        """Gives the batch's cache, advanced to where its requests stand."""
+        if self._cache is None or self._members != states:
+            self._members = states
+            self._cache = self._new_cache(states)
+        for state, num_in_cache in zip(states, self._cache.num_computed_tokens, strict=True):
+            if not state.is_finished and state.num_computed_tokens > num_in_cache:
+                self._cache.advance()
+                break
+        return self._cache
+
+    def _new_cache(self, states: Sequence[RequestState]) -> StaticCache:
         return StaticCache(
             self._model.config,
             self._model.dtype,
-            num_prompt_tokens=[row.num_tokens for row in rows],
-            max_output_tokens=max(self._num_output_tokens_left(row) for row in rows),
+            num_prompt_tokens=[state.num_tokens for state in states],
+            max_output_tokens=max(self._num_output_tokens_left(state) for state in states),
         )
 
-    def _num_output_tokens_left(self, row: RequestState) -> int:
-        room = self._max_model_len - row.num_tokens
-        max_tokens = row.request.params.max_tokens
+    def _num_output_tokens_left(self, state: RequestState) -> int:
+        room = self._max_model_len - state.num_tokens
+        max_tokens = state.request.params.max_tokens
         return room if max_tokens is None else min(room, max_tokens)
 
 
-class ContinuousRunner:
-    """Keeps one growing cache for each request, and drops it when the request has ended.
-
-    Args:
-        model: The model.
-        max_model_len: Longest request in tokens, prompt and output together.
-    """
+class ContinuousRunner(_BlocklessRunner):
+    """Keeps one growing cache for each request that runs, and drops it when the request has ended or lost its place."""
 
     def __init__(self, model: Llama, max_model_len: int) -> None:
-        self._model = model
-        self._max_model_len = max_model_len
+        super().__init__(model, max_model_len)
         self._cache_by_request: dict[RequestState, ContinuousCache] = {}
 
-    def execute(self, rows: Sequence[RequestState]) -> Logits:
-        """Runs the tokens of each row that its cache does not hold, prompts and newest tokens in one pass."""
-        caches = {row: self._cache_by_request.get(row) or self._new_cache() for row in rows}
-        prompts = [row.token_ids[cache.num_computed_tokens :] for row, cache in caches.items()]
-        logits = self._model.prefill(prompts, list(caches.values()))
-        self._cache_by_request = caches
-        return logits
+    @property
+    def num_reserved_slots(self) -> int:
+        """Token places of all caches."""
+        return sum(cache.capacity for cache in self._cache_by_request.values())
+
+    def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
+        """Runs the next tokens of each row, prompts and newest tokens in one pass."""
+        self._cache_by_request = {
+            state: cache
+            for state, cache in self._cache_by_request.items()
+            if state.status is RequestStatus.RUNNING and state.num_computed_tokens
+        }
+        views = [self._current_cache(row.state).attention_view(row.num_scheduled_tokens) for row in rows]
+        model_input = _packed(rows)
+        return model_input.run(self._model, PackedAttentionView(views, model_input.num_tokens))
+
+    def _current_cache(self, state: RequestState) -> ContinuousCache:
+        """Gives a request's cache, advanced to where the request stands."""
+        cache = self._cache_by_request.get(state) or self._new_cache()
+        self._cache_by_request[state] = cache
+        if state.num_computed_tokens > cache.num_computed_tokens:
+            cache.advance(state.num_computed_tokens - cache.num_computed_tokens)
+        return cache
 
     def _new_cache(self) -> ContinuousCache:
         return ContinuousCache(self._model.config, self._model.dtype, max_tokens=self._max_model_len)
 
 
-def make_runner(cache: str, model: Llama, max_model_len: int) -> ModelRunner:
-    """Makes the runner of a cache; `EngineConfig` has checked its name."""
-    if cache == "none":
-        return RecomputeRunner(model)
-    if cache == "static":
-        return StaticRunner(model, max_model_len)
-    return ContinuousRunner(model, max_model_len)
+class PagedRunner:
+    """Keeps keys and values of all requests in blocks.
+
+    Args:
+        model: The model.
+        cache: The blocks.
+        reader: How they are read, "gather" or "blocks".
+    """
+
+    def __init__(self, model: Llama, cache: PagedCache, reader: str) -> None:
+        self._model = model
+        self._cache = cache
+        self._reader = reader
+        self._host_blocks_by_request: dict[RequestState, HostBlocks] = {}
+
+    num_reserved_slots = 0
+
+    @property
+    def num_swapped_requests(self) -> int:
+        """Requests whose keys and values lie in host memory."""
+        return len(self._host_blocks_by_request)
+
+    def prepare(self, operations: Sequence[BlockOperation]) -> None:
+        """Copies, swaps and forgets blocks, in the order decided: a block may be freed right after it was copied."""
+        for operation in operations:
+            match operation:
+                case SwapOut(state, block_ids):
+                    self._host_blocks_by_request[state] = self._cache.swap_out(block_ids)
+                case SwapIn(state, block_ids):
+                    self._cache.swap_in(self._host_blocks_by_request.pop(state), block_ids)
+                case DropSwapped(state):
+                    del self._host_blocks_by_request[state]
+                case CopyBlock(source, target):
+                    self._cache.copy_blocks([(source, target)])
+                case ForgetBlocks(block_ids):
+                    self._cache.forget(block_ids)
+
+    def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
+        """Runs the next tokens of each row, prompts and newest tokens in one pass."""
+        parts = [
+            PagedPart(
+                tuple(held_blocks(row.state).table.block_ids), row.state.num_computed_tokens, row.num_scheduled_tokens
+            )
+            for row in rows
+        ]
+        return _packed(rows).run(self._model, self._cache.view(parts, self._reader))
+
+
+def _packed(rows: Sequence[ScheduledRow]) -> ModelInput:
+    """Packs the tokens that each row has scheduled."""
+    starts = [row.state.num_computed_tokens for row in rows]
+    token_ids = [
+        row.state.token_ids[start : start + row.num_scheduled_tokens] for row, start in zip(rows, starts, strict=True)
+    ]
+    return ModelInput.pack(token_ids, starts, [row.num_logits for row in rows])
+

@@ -28,7 +28,7 @@ class CompletionOutput:
         token_ids: The answer's tokens so far; an end-of-sequence token that ended it is among them.
         cumulative_logprob: Sum of the tokens' log-probabilities, or None where they were not asked for.
         logprobs: For each token, log-probabilities by token id, or None where they were not asked for.
-        finish_reason: "stop", "length", or None while the request goes on.
+        finish_reason: "stop", "length", "abort", or None while the request goes on.
         stop_reason: The stop token or string that ended it; None for an end-of-sequence token.
     """
 
@@ -53,6 +53,7 @@ class RequestOutput:
         outputs: The answers.
         finished: Whether the request has ended.
         num_cached_tokens: Prompt tokens that were found in a prefix cache.
+        seed: What the request's randomness came from, also where none was given; None for a greedy one.
     """
 
     request_id: str
@@ -62,3 +63,4 @@ class RequestOutput:
     outputs: list[CompletionOutput]
     finished: bool
     num_cached_tokens: int
+    seed: int | None = None

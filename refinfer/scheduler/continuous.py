@@ -108,10 +108,7 @@ class _Step:
 
     def output(self) -> SchedulerOutput:
         """Gives what was decided."""
-        rows = tuple(
-            ScheduledRow(state, num_tokens, state.num_computed_tokens + num_tokens == state.num_tokens)
-            for state, num_tokens in self._num_scheduled_by_state.items()
-        )
+        rows = tuple(ScheduledRow.of(state, num_tokens) for state, num_tokens in self._num_scheduled_by_state.items())
         return SchedulerOutput(rows, self._queues.take_operations(), tuple(self._admitted), tuple(self._preempted))
 
     def _schedule(self, state: RequestState, num_tokens: int) -> None:

@@ -49,11 +49,21 @@ class ScheduledRow(NamedTuple):
         state: Whose tokens run.
         num_scheduled_tokens: How many of them, from `num_computed_tokens` on.
         emits: Whether the newest known token is among them, so that its logits give the next one.
+        num_logits: Of how many of them, the last ones, logits are wanted: of the newest known token, and of all
+            where log-probabilities of prompt tokens are asked for.
     """
 
     state: RequestState
     num_scheduled_tokens: int
     emits: bool
+    num_logits: int
+
+    @classmethod
+    def of(cls, state: RequestState, num_scheduled_tokens: int) -> "ScheduledRow":
+        """Makes the row of a request whose next tokens run."""
+        emits = state.num_computed_tokens + num_scheduled_tokens == state.num_tokens and not state.is_finished
+        num_logits = num_scheduled_tokens if state.wants_prompt_logprobs else int(emits)
+        return cls(state, num_scheduled_tokens, emits, num_logits)
 
 
 class SchedulerOutput(NamedTuple):

@@ -75,6 +75,8 @@ class RequestQueues:
         """Makes the tokens of a step that succeeded part of their requests."""
         for row in rows:
             state = row.state
+            if state.is_finished:  # it only keeps its place in a static batch
+                continue
             state.num_computed_tokens += row.num_scheduled_tokens
             if self.blocks is not None:
                 self.blocks.publish(state)

@@ -31,10 +31,7 @@ class StaticScheduler(RequestQueues):
             while self.waiting and len(self.running) < self._max_num_seqs:
                 admitted.append(self.waiting[0])
                 self.admit()
-        rows = tuple(
-            ScheduledRow(state, state.num_tokens - state.num_computed_tokens, not state.is_finished)
-            for state in self.running
-        )
+        rows = tuple(ScheduledRow.of(state, state.num_tokens - state.num_computed_tokens) for state in self.running)
         return SchedulerOutput(rows, admitted=tuple(admitted))
 
     def finish(self, state: RequestState, reason: FinishReason, stop_reason: int | str | None = None) -> None:

@@ -1,0 +1,102 @@
+"""Which scheduler and which runner belong to a cache? Builds an engine's core from its settings."""
+
+from refinfer.cache import PagedCache
+from refinfer.cache.block_table import BlockTable
+from refinfer.config import EngineConfig
+from refinfer.config.engine_config import DEFAULT_BLOCK_SIZE, DEFAULT_KV_CACHE_MEMORY, DEFAULT_TOKEN_BUDGET
+from refinfer.engine.core import EngineCore
+from refinfer.engine.model_runner import ContinuousRunner, ModelRunner, PagedRunner, RecomputeRunner, StaticRunner
+from refinfer.errors import ConfigError
+from refinfer.model import Llama
+from refinfer.scheduler import BlockSpace, ContinuousScheduler, RequestQueues, StaticScheduler
+from refinfer.tokenizer import Tokenizer
+
+
+def make_core(
+    model: Llama,
+    config: EngineConfig,
+    *,
+    eos_token_ids: frozenset[int],
+    max_model_len: int,
+    tokenizer: Tokenizer | None = None,
+    model_key: str = "",
+) -> EngineCore:
+    """Builds the core of an engine, with empty caches.
+
+    Args:
+        model: The model.
+        config: Its settings.
+        eos_token_ids: End-of-sequence ids of the model.
+        max_model_len: Longest request in tokens, prompt and output together.
+        tokenizer: Turns tokens into text, if there is one.
+        model_key: Names the model in the keys of the prefix cache.
+
+    Raises:
+        ConfigError: The pool cannot hold one request of `max_model_len`.
+    """
+    space = block_space(model, config, max_model_len, model_key) if config.cache == "paged" else None
+    return EngineCore(
+        make_scheduler(config, space),
+        make_runner(config, model, max_model_len, space),
+        eos_token_ids=eos_token_ids,
+        max_model_len=max_model_len,
+        tokenizer=tokenizer,
+    )
+
+
+def make_scheduler(config: EngineConfig, space: BlockSpace | None) -> RequestQueues:
+    """Makes the scheduler of a cache; without one there is nothing to join or leave, so its batches are static too."""
+    if config.cache in ("none", "static"):
+        return StaticScheduler(config.max_num_seqs)
+    return ContinuousScheduler(
+        config.max_num_seqs,
+        config.max_num_batched_tokens or DEFAULT_TOKEN_BUDGET,
+        blocks=space,
+        is_prefill_first=config.scheduling == "prefill_first",
+        preempts_by_swap=config.preemption == "swap",
+    )
+
+
+def make_runner(config: EngineConfig, model: Llama, max_model_len: int, space: BlockSpace | None = None) -> ModelRunner:
+    """Makes the runner of a cache."""
+    if config.cache == "none":
+        return RecomputeRunner(model, max_model_len)
+    if config.cache == "static":
+        return StaticRunner(model, max_model_len)
+    if space is None:
+        return ContinuousRunner(model, max_model_len)
+    cache = PagedCache(model.config, model.dtype, num_blocks=space.pool.num_blocks, block_size=space.block_size)
+    return PagedRunner(model, cache, config.paged_attention or "blocks")
+
+
+def block_space(model: Llama, config: EngineConfig, max_model_len: int, model_key: str = "") -> BlockSpace:
+    """Makes the blocks of a paged cache.
+
+    Raises:
+        ConfigError: The pool cannot hold one request of `max_model_len`.
+    """
+    block_size = config.block_size or DEFAULT_BLOCK_SIZE
+    num_blocks = config.num_blocks or _num_blocks_that_fit(model, config, max_model_len, block_size)
+    num_needed = BlockTable.blocks_for(max_model_len, block_size)
+    if num_blocks < num_needed:
+        message = (
+            f"{num_blocks} blocks of {block_size} tokens cannot hold one request of max_model_len {max_model_len}, "
+            f"which needs {num_needed}; give more blocks, or a smaller max_model_len"
+        )
+        raise ConfigError(message, num_blocks=num_blocks, block_size=block_size, max_model_len=max_model_len)
+    return BlockSpace(
+        num_blocks,
+        block_size,
+        enable_prefix_caching=config.enable_prefix_caching is not False,
+        num_swap_blocks=num_blocks if config.num_swap_blocks is None else config.num_swap_blocks,
+        shuffle_seed=config.placement_seed,
+        model_key=model_key,
+    )
+
+
+def _num_blocks_that_fit(model: Llama, config: EngineConfig, max_model_len: int, block_size: int) -> int:
+    """Gives as many blocks as fit the memory, and no more than the largest batch can use."""
+    shape = model.config
+    bytes_per_token = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * model.dtype.itemsize
+    num_fitting = (config.kv_cache_memory or DEFAULT_KV_CACHE_MEMORY) // (bytes_per_token * block_size)
+    return min(num_fitting, config.max_num_seqs * BlockTable.blocks_for(max_model_len, block_size))

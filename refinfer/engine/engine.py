@@ -1,0 +1,174 @@
+"""`LLMEngine`: requests come and go while others run, and each step tells what every one of them has so far."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from refinfer.config import EngineConfig
+from refinfer.engine.answer import Answer
+from refinfer.engine.assembly import make_core
+from refinfer.engine.core import EngineCore
+from refinfer.engine.loading import LoadedModel
+from refinfer.engine.output import RequestOutput
+from refinfer.engine.requests import Prompt, RequestMaker
+from refinfer.engine.statistics import EngineStats
+from refinfer.errors import ConfigError, DuplicateRequestError, UnknownRequestError
+from refinfer.sampling import SamplingParams
+from refinfer.scheduler import Request, RequestState
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """All samples of one request, and what each has given."""
+
+    request: Request
+    states: tuple[RequestState, ...]
+    answers: tuple[Answer, ...]
+
+    @property
+    def is_finished(self) -> bool:
+        return all(state.is_finished for state in self.states)
+
+    def output(self) -> RequestOutput:
+        """Gives everything known of the request."""
+        return RequestOutput(
+            request_id=self.request.request_id,
+            prompt=self.request.prompt,
+            prompt_token_ids=list(self.request.prompt_token_ids),
+            prompt_logprobs=self.answers[0].prompt_logprobs,
+            outputs=[answer.output() for answer in self.answers],
+            finished=self.is_finished,
+            num_cached_tokens=self.states[0].num_cached_tokens,
+            seed=None if self.request.params.is_greedy else self.request.seed,
+        )
+
+
+class LLMEngine:
+    """A model, a way of running it, and the requests that it serves.
+
+    Args:
+        model: A checkpoint folder, the name of a fetched model, a hub id, or a model that is loaded already.
+        config: The settings; None means `EngineConfig()`.
+
+    Attributes:
+        config: The settings.
+        loaded: The model, its tokenizer, and the ids that end a request.
+        max_model_len: Longest request in tokens, prompt and output together.
+        core: What runs the steps.
+
+    Raises:
+        ConfigError: The settings cannot work with this model.
+        CheckpointError: The folder cannot be loaded as it stands.
+    """
+
+    def __init__(self, model: str | Path | LoadedModel, config: EngineConfig | None = None) -> None:
+        self.config = EngineConfig() if config is None else config
+        self.loaded = (
+            model
+            if isinstance(model, LoadedModel)
+            else LoadedModel.load(model, dtype=self.config.dtype, batch_invariant=self.config.batch_invariant)
+        )
+        longest = self.loaded.model.config.max_position_embeddings
+        self.max_model_len = longest if self.config.max_model_len is None else self.config.max_model_len
+        if self.max_model_len > longest:
+            message = (
+                f"max_model_len {self.max_model_len} is more than the {longest} positions "
+                f"that the model was made for (max_position_embeddings)"
+            )
+            raise ConfigError(message, max_model_len=self.max_model_len, max_position_embeddings=longest)
+        self.core = self.new_core()
+        self._maker = RequestMaker(self.loaded, self.max_model_len)
+        self._samples_by_id: dict[str, _Samples] = {}
+
+    def new_core(self) -> EngineCore:
+        """Makes a core like this engine's own, with empty caches and no requests."""
+        return make_core(
+            self.loaded.model,
+            self.config,
+            eos_token_ids=frozenset(self.loaded.eos_token_ids),
+            max_model_len=self.max_model_len,
+            tokenizer=self.loaded.tokenizer,
+            model_key=self.loaded.name,
+        )
+
+    def add_request(
+        self,
+        request_id: str,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        cache_salt: str | None = None,
+    ) -> None:
+        """Queues a request.
+
+        Args:
+            request_id: A name that no unfinished request has.
+            prompt: A text, or token ids.
+            params: Its sampling parameters; None means `SamplingParams()`.
+            cache_salt: Only requests with the same salt share the keys and values of a common prefix.
+
+        Raises:
+            RequestError: The request can never run; others go on.
+            SamplingParamsError: The parameters do not fit the model.
+        """
+        if request_id in self._samples_by_id:
+            message = f"request id {request_id!r} is in use; wait until that request has ended, or take another"
+            raise DuplicateRequestError(message, request_id=request_id)
+        params = SamplingParams() if params is None else params
+        self.add(self._maker.make(request_id, prompt, params, name=f"request {request_id!r}", cache_salt=cache_salt))
+
+    def add(self, request: Request) -> None:
+        """Queues a request that was checked already."""
+        states = make_states(request)
+        answers = tuple(self.core.add(state) for state in states)
+        self._samples_by_id[request.request_id] = _Samples(request, states, answers)
+
+    def step(self) -> list[RequestOutput]:
+        """Runs one step.
+
+        Returns:
+            What every request that got a token, or ended, has so far; requests that ended are not named again.
+            A request that only ran a part of its prompt is not among them.
+        """
+        rows = self.core.step()
+        advanced = dict.fromkeys(row.state.request.request_id for row in rows if row.token_id is not None)
+        return [self._output(request_id) for request_id in advanced]
+
+    def abort_request(self, request_id: str) -> RequestOutput:
+        """Ends a request wherever it is, and gives what it has.
+
+        Raises:
+            UnknownRequestError: No unfinished request has this name.
+        """
+        samples = self._samples_by_id.get(request_id)
+        if samples is None:
+            message = f"no unfinished request is named {request_id!r}; it never came, or has ended"
+            raise UnknownRequestError(message, request_id=request_id)
+        for state in samples.states:
+            if not state.is_finished:
+                self.core.abort(state)
+        return self._output(request_id)
+
+    def is_unfinished(self, request_id: str) -> bool:
+        """Tells whether a request of this name waits or runs."""
+        return request_id in self._samples_by_id
+
+    def has_unfinished_requests(self) -> bool:
+        """Tells whether another step has something to run."""
+        return self.core.has_unfinished_requests()
+
+    def stats(self) -> EngineStats:
+        """Gives what the engine has done so far, in numbers."""
+        return self.core.stats()
+
+    def _output(self, request_id: str) -> RequestOutput:
+        samples = self._samples_by_id[request_id]
+        if samples.is_finished:
+            del self._samples_by_id[request_id]
+        return samples.output()
+
+
+def make_states(request: Request) -> tuple[RequestState, ...]:
+    """Makes the samples of a request; all but the first share what the first computes of the prompt."""
+    first = RequestState(request)
+    others = (RequestState(request, sample_index=i, first_sample=first) for i in range(1, request.params.n))
+    return (first, *others)
