@@ -6,7 +6,7 @@ my settings, my file, my request, try later, my tensors, or a bug of ours.
 - RefinferError
   - ConfigError (ValueError): settings that cannot work
     - UnsupportedModelError: an architecture, RoPE type, activation or feature that is not implemented
-    - SamplingParamsError: a sampling parameter out of range, or one that is not implemented
+    - SamplingParamsError: a sampling parameter out of range, or a pair that excludes each other
   - CheckpointError: a checkpoint folder that cannot be loaded as it stands
     - MissingWeightError: a weight that the configuration asks for is in no file
     - UnexpectedWeightError: a file holds a weight that the configuration has no place for
@@ -17,6 +17,9 @@ my settings, my file, my request, try later, my tensors, or a bug of ours.
     - TokenIdError: a token id outside the vocabulary
     - DuplicateRequestError: a request id that an unfinished request has
     - UnknownRequestError: a request id that no unfinished request has
+
+
+    - NoTokenLeftError: sampling parameters that leave no token to choose
   - CapacityError (RuntimeError): not now, perhaps later
   - NumericsError (RuntimeError): an operation whose bits depend on what runs beside a row
   - ShapeError (ValueError): tensors that do not fit together, at a public boundary
@@ -55,7 +58,7 @@ class UnsupportedModelError(ConfigError):
 
 
 class SamplingParamsError(ConfigError):
-    """A sampling parameter out of range, or one that is not implemented."""
+    """A sampling parameter out of range, or a pair that excludes each other."""
 
 
 class CheckpointError(RefinferError):
@@ -96,6 +99,10 @@ class DuplicateRequestError(RequestError):
 
 class UnknownRequestError(RequestError):
     """A request id that no unfinished request has."""
+
+
+class NoTokenLeftError(RequestError):
+    """Sampling parameters that leave no token to choose."""
 
 
 class CapacityError(RefinferError, RuntimeError):

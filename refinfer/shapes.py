@@ -5,7 +5,8 @@ Axis words, the same everywhere: `batch`, `q_len`, `kv_len`, `tokens` (packed, n
 Dense tensors are laid out (`batch`, `heads`, length, `head_dim`).
 """
 
-from jaxtyping import Bool, Float, Int
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 TokenIds = Int[Tensor, " tokens"]
@@ -43,3 +44,12 @@ AttentionMask = Bool[Tensor, "batch 1 q_len kv_len"]
 
 Logits = Float[Tensor, "rows vocab"]
 """Scores before any sampling step, one row for each token that was asked for."""
+
+LogitsRow = Float[np.ndarray, " vocab"]
+"""The logits of one token to come, as the sampler reads them."""
+
+ProcessedLogits = Float64[np.ndarray, " vocab"]
+"""One row after sampling steps; minus infinity where a token is out of the question."""
+
+Probabilities = Float64[np.ndarray, " vocab"]
+"""What one token is drawn from; sums to 1."""

@@ -156,6 +156,8 @@ class LLM:
                 self.engine.add(request)
             while unfinished:
                 while not queue:
+                    if not any(map(self.engine.is_unfinished, unfinished)):  # somebody else has aborted them
+                        return
                     for output in self.engine.step():
                         self._undelivered_by_id[output.request_id].append(output)
                 output = queue.popleft()

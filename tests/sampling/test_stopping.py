@@ -3,14 +3,14 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refinfer.sampling import FinishReason, SamplingParams, finish_reason
+from refinfer.sampling import Finish, FinishReason, SamplingParams, can_stop, finish, finish_reason
 
 STOP, LENGTH = FinishReason.STOP, FinishReason.LENGTH
 
 
-def reason(token_id=5, *, num_output_tokens=1, num_tokens=4, max_model_len=100, eos=(), **params):
+def reason(token_id=5, *, judge=finish_reason, num_output_tokens=1, num_tokens=4, max_model_len=100, eos=(), **params):
     """The reason to end of a request that goes on unless the test says otherwise."""
-    return finish_reason(
+    return judge(
         token_id=token_id,
         num_output_tokens=num_output_tokens,
         num_tokens=num_tokens,
@@ -54,8 +54,38 @@ def test_eos_as_the_last_permitted_token_is_a_stop():
     assert reason(token_id=7, eos={7}, num_tokens=6, max_model_len=6) is STOP
 
 
+def test_stop_token_is_told_and_eos_is_not():
+    stops = {"eos": {7}, "stop_token_ids": [7, 9], "judge": finish}
+    assert reason(token_id=9, **stops) == Finish(STOP, stop_reason=9)
+    assert reason(token_id=7, **stops) == Finish(STOP, stop_reason=None)
+    assert reason(token_id=7, ignore_eos=True, **stops) == Finish(STOP, stop_reason=7)
+    assert reason(token_id=8, **stops) is None
+
+
+def test_stop_token_zero_is_told():
+    assert reason(token_id=0, stop_token_ids=[0], judge=finish) == Finish(STOP, stop_reason=0)
+
+
+def test_a_limit_of_length_tells_no_token():
+    assert reason(max_tokens=1, judge=finish) == Finish(LENGTH, stop_reason=None)
+    assert reason(token_id=9, max_tokens=1, stop_token_ids=[9], judge=finish) == Finish(STOP, stop_reason=9)
+
+
+def test_nothing_but_length_ends_a_request_before_min_tokens():
+    for stops in ({"eos": {7}}, {"stop_token_ids": [7]}):
+        reasons = [reason(token_id=7, num_output_tokens=count, min_tokens=2, **stops) for count in (1, 2, 3)]
+        assert reasons == [None, None, STOP]
+    assert reason(num_output_tokens=2, min_tokens=2, max_tokens=2) is LENGTH
+    assert reason(num_output_tokens=1, min_tokens=2, num_tokens=100) is LENGTH
+
+
+def test_can_stop_begins_after_min_tokens():
+    assert [can_stop(count, SamplingParams(min_tokens=2)) for count in (1, 2, 3)] == [False, False, True]
+    assert can_stop(1, SamplingParams())
+
+
 def test_finish_reasons_are_the_words_that_callers_read():
-    assert [str(member) for member in FinishReason] == ["stop", "length"]
+    assert [str(member) for member in FinishReason] == ["stop", "length", "abort"]
 
 
 @given(

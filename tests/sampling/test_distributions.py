@@ -1,0 +1,153 @@
+"""Drawn tokens follow the distribution: G-tests, of which one in a million runs would fail by chance.
+
+Each test holds counts against what the plain computation expects; p-values are corrected together by Holm's method,
+so that the stated rate holds for the family. Seeds are fixed: what passes today passes tomorrow.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from refinfer.sampling import SampleContext, SamplingParams, sample_token
+
+FAMILY_WISE_ERROR_RATE = 1e-6
+
+NUM_DRAWS = 3000
+
+ROW = np.array([1.5, -0.5, 0.75, 2.0, 2.0, -3.0, 0.0, 1.0], dtype=np.float32)
+
+PROMPT = (0, 0, 3)
+
+OUTPUT = (4, 6, 4, 4)
+
+CONFIGURATIONS = {
+    "plain": {"temperature": 1.0},
+    "cold": {"temperature": 0.4},
+    "hot": {"temperature": 3.0},
+    "top_k": {"temperature": 1.0, "top_k": 3},
+    "top_k at a tie": {"temperature": 1.5, "top_k": 1, "logit_bias": {3: -0.5}},
+    "top_p": {"temperature": 1.0, "top_p": 0.7},
+    "min_p": {"temperature": 1.0, "min_p": 0.2},
+    "all cuts": {"temperature": 1.2, "top_k": 6, "top_p": 0.9, "min_p": 0.05},
+    "repetition": {"temperature": 1.0, "repetition_penalty": 1.8},
+    "presence": {"temperature": 1.0, "presence_penalty": 1.5},
+    "frequency": {"temperature": 1.0, "frequency_penalty": 0.75},
+    "bias and mask": {"temperature": 1.0, "logit_bias": {5: 4.0, 1: 1.5}, "min_tokens": 9, "stop_token_ids": [3]},
+    "everything": {
+        "temperature": 0.9,
+        "top_k": 7,
+        "top_p": 0.95,
+        "min_p": 0.01,
+        "repetition_penalty": 1.2,
+        "presence_penalty": 0.3,
+        "frequency_penalty": -0.2,
+        "logit_bias": {5: 3.0},
+    },
+}
+
+
+def g_test_p_value(counts, expected):
+    """How likely counts at least as far from the expected ones are; a count where none can be is impossible.
+
+    Cells that expect fewer than 5 are taken together, since the chi-square law is a limit for large cells.
+    """
+    counts, expected = np.asarray(counts, dtype=float), np.asarray(expected, dtype=float)
+    if counts[expected == 0].any():
+        return 0.0
+    is_large = expected >= 5
+    rest = expected[~is_large].sum()
+    counts = np.append(counts[is_large], [counts[~is_large].sum()] if rest else [])
+    expected = np.append(expected[is_large], [rest] if rest else [])
+    if len(counts) == 1:
+        return 1.0
+    return float(stats.power_divergence(counts, expected, lambda_="log-likelihood").pvalue)
+
+
+def rejected(p_value_by_name):
+    """The names that Holm's step-down method rejects at the family-wise error rate."""
+    found = []
+    for num_before, (name, p_value) in enumerate(sorted(p_value_by_name.items(), key=lambda entry: entry[1])):
+        if p_value > FAMILY_WISE_ERROR_RATE / (len(p_value_by_name) - num_before):
+            break
+        found.append(name)
+    return found
+
+
+def draws(sampler, params, *, seed, num_draws=NUM_DRAWS):
+    """Tokens of many answers, all drawn after the same output."""
+    contexts = (SampleContext(params, seed, index, PROMPT, OUTPUT, frozenset()) for index in range(num_draws))
+    return [sampler(ROW, context) for context in contexts]
+
+
+def goodness_of_fit(sampler, plain_distribution):
+    """The p-value of each configuration."""
+    p_values = {}
+    for seed, (name, changes) in enumerate(CONFIGURATIONS.items()):
+        params = SamplingParams(max_tokens=None, **changes)
+        shares = plain_distribution(ROW.tolist(), params, prompt=PROMPT, output=OUTPUT).row(len(ROW))
+        counts = np.bincount(draws(sampler, params, seed=seed), minlength=len(ROW))
+        p_values[name] = g_test_p_value(counts, np.array(shares) * NUM_DRAWS)
+    return p_values
+
+
+def drawn_a_tenth_too_greedily(logits, context):
+    """The negative control: one answer in ten takes the likeliest of the row whatever the draw says."""
+    return int(logits.argmax()) if context.sample_index % 10 == 0 else sample_token(logits, context)
+
+
+@pytest.mark.usefixtures("_without_shape_checks")
+def test_drawn_tokens_follow_the_plain_distribution(plain_distribution):
+    p_values = goodness_of_fit(sample_token, plain_distribution)
+    assert rejected(p_values) == []
+    assert np.median(list(p_values.values())) > 0.01
+
+
+@pytest.mark.usefixtures("_without_shape_checks")
+def test_a_sampler_with_a_bias_of_a_tenth_is_rejected(plain_distribution):
+    p_values = goodness_of_fit(drawn_a_tenth_too_greedily, plain_distribution)
+    assert {"plain", "hot", "top_k", "top_p", "min_p", "presence"} <= set(rejected(p_values))
+
+
+def pairs_p_value(sampler):
+    """Whether the tokens of neighbouring positions of one answer are independent: their table against its margins."""
+    params = SamplingParams(temperature=1.0)
+    table = np.zeros((len(ROW), len(ROW)))
+    for sample_index in range(NUM_DRAWS):
+        both = [
+            sampler(ROW, SampleContext(params, 11, sample_index, PROMPT, OUTPUT[:length], frozenset()))
+            for length in (2, 3)
+        ]
+        table[tuple(both)] += 1
+    shares = np.exp(ROW.astype(float)) / np.exp(ROW.astype(float)).sum()
+    return g_test_p_value(table.ravel(), np.outer(shares, shares).ravel() * NUM_DRAWS)
+
+
+def drawn_in_pairs(logits, context):
+    """The negative control: of ten answers one draws positions 2 and 3 from the same number."""
+    if context.sample_index % 10:
+        return sample_token(logits, context)
+    output = context.output_token_ids[:2]
+    return sample_token(
+        logits, SampleContext(context.params, context.seed, context.sample_index, (), output, frozenset())
+    )
+
+
+@pytest.mark.usefixtures("_without_shape_checks")
+def test_neighbouring_positions_are_independent():
+    assert pairs_p_value(sample_token) > FAMILY_WISE_ERROR_RATE
+
+
+@pytest.mark.usefixtures("_without_shape_checks")
+def test_a_sampler_that_repeats_a_tenth_of_its_draws_is_rejected():
+    assert pairs_p_value(drawn_in_pairs) < FAMILY_WISE_ERROR_RATE
+
+
+def test_holm_rejects_the_small_ones_of_a_family():
+    assert rejected({"a": 0.5, "b": 1e-8, "c": 4e-7}) == ["b", "c"]
+    assert rejected({"a": 0.5, "b": 4e-7, "c": 4e-7}) == []
+
+
+def test_g_test_takes_small_cells_together_and_refuses_impossible_counts():
+    assert g_test_p_value([50, 50, 0], [50, 50, 0]) == 1.0
+    assert g_test_p_value([50, 49, 1], [50, 50, 0]) == 0.0
+    assert g_test_p_value([100, 0, 0], [94, 3, 3]) == pytest.approx(stats.chi2.sf(2 * 100 * np.log(100 / 94), 1))
