@@ -16,9 +16,11 @@ my settings, my file, my request, try later, my tensors, or a bug of ours.
     - PromptTooLongError: a prompt that leaves no room for one output token
     - TokenIdError: a token id outside the vocabulary
   - CapacityError (RuntimeError): not now, perhaps later
+    - OutOfBlocksError: fewer free blocks than were asked for
   - NumericsError (RuntimeError): an operation whose bits depend on what runs beside a row
   - ShapeError (ValueError): tensors that do not fit together, at a public boundary
   - InvariantError (RuntimeError): a bug of ours
+    - BlockAccountingError: references to a block that do not add up
 """
 
 
@@ -91,6 +93,10 @@ class CapacityError(RefinferError, RuntimeError):
     """Not now, perhaps later."""
 
 
+class OutOfBlocksError(CapacityError):
+    """Fewer free blocks than were asked for."""
+
+
 class NumericsError(RefinferError, RuntimeError):
     """An operation whose bits depend on what runs beside a row, where that was not to be."""
 
@@ -101,3 +107,7 @@ class ShapeError(RefinferError, ValueError):
 
 class InvariantError(RefinferError, RuntimeError):
     """A bug of ours."""
+
+
+class BlockAccountingError(InvariantError):
+    """References to a block that do not add up: a double free, a leak, a block that nobody holds."""
