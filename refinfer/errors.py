@@ -21,10 +21,12 @@ my settings, my file, my request, try later, my tensors, or a bug of ours.
 
     - NoTokenLeftError: sampling parameters that leave no token to choose
   - CapacityError (RuntimeError): not now, perhaps later
+    - OutOfBlocksError: fewer free blocks than were asked for
   - NumericsError (RuntimeError): an operation whose bits depend on what runs beside a row
   - ShapeError (ValueError): tensors that do not fit together, at a public boundary
   - InvariantError (RuntimeError): a bug of ours
     - StatusTransitionError: a move that a request's status may not make
+    - BlockAccountingError: references to a block that do not add up
 """
 
 
@@ -109,6 +111,10 @@ class CapacityError(RefinferError, RuntimeError):
     """Not now, perhaps later."""
 
 
+class OutOfBlocksError(CapacityError):
+    """Fewer free blocks than were asked for."""
+
+
 class NumericsError(RefinferError, RuntimeError):
     """An operation whose bits depend on what runs beside a row, where that was not to be."""
 
@@ -123,3 +129,7 @@ class InvariantError(RefinferError, RuntimeError):
 
 class StatusTransitionError(InvariantError):
     """A move that a request's status may not make."""
+
+
+class BlockAccountingError(InvariantError):
+    """References to a block that do not add up: a double free, a leak, a block that nobody holds."""

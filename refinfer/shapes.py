@@ -1,7 +1,8 @@
 """The words for tensor axes, and names for the tensors that travel between packages.
 
 Axis words, the same everywhere: `batch`, `q_len`, `kv_len`, `tokens` (packed, no padding), `rows`,
-`heads`, `kv_heads`, `head_dim`, `hidden`, `intermediate`, `vocab`.
+`heads`, `kv_heads`, `head_dim`, `hidden`, `intermediate`, `vocab`, and for paged storage
+`layers`, `blocks`, `block_size`, `slots`.
 Dense tensors are laid out (`batch`, `heads`, length, `head_dim`).
 """
 
@@ -53,3 +54,12 @@ ProcessedLogits = Float64[np.ndarray, " vocab"]
 
 Probabilities = Float64[np.ndarray, " vocab"]
 """What one token is drawn from; sums to 1."""
+
+SlotMapping = Int[Tensor, " tokens"]
+"""For each token that runs, the slot its keys and values go to: block id × block size + offset."""
+
+PagedBlocks = Float[Tensor, "layers blocks block_size kv_heads head_dim"]
+"""Keys or values of whole blocks."""
+
+PagedSlots = Float[Tensor, "layers slots kv_heads head_dim"]
+"""Keys or values of a paged cache, block after block; behind them one slot of zeros that no block has."""

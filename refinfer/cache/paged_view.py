@@ -1,0 +1,179 @@
+"""The two readers of the paged cache: a dense prefix gathered first, or whole tiles through the block table."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from refinfer.attention_layout import AttentionLayout, whole_tiles
+from refinfer.cache.block_table import BlockTable
+from refinfer.cache.dense import to_dense, to_packed
+from refinfer.errors import InvariantError
+from refinfer.interfaces import AttentionFunction
+from refinfer.shapes import DenseKeys, Keys, PagedSlots, Queries, SlotMapping, Values
+
+_MAX_PLACES_AT_ONCE = 1024
+"""Places that are read in one call, unless one request has more: so many that calls are few, and few enough that
+what was read is still near the processor when attention comes to it."""
+
+
+@dataclass(frozen=True)
+class PagedPart:
+    """What one request runs in a step.
+
+    Attributes:
+        block_ids: Its block table, with places for the tokens that run.
+        num_computed_tokens: Its tokens before those that run.
+        num_scheduled_tokens: Its tokens that run.
+    """
+
+    block_ids: tuple[int, ...]
+    num_computed_tokens: int
+    num_scheduled_tokens: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Its tokens up to the last one that runs."""
+        return self.num_computed_tokens + self.num_scheduled_tokens
+
+
+def slots_of(part: PagedPart, block_size: int) -> SlotMapping:
+    """Gives the slots of a request's tokens, up to the last one that runs."""
+    used = part.block_ids[: BlockTable.blocks_for(part.num_tokens, block_size)]
+    block_ids = torch.tensor(used, dtype=torch.int64)
+    slots = block_ids[:, None] * block_size + torch.arange(block_size)  # blocks block_size
+    return slots.flatten()[: part.num_tokens]
+
+
+class _PagedView:
+    """What both readers share: where the tokens that run are written.
+
+    Args:
+        keys: The keys of the whole cache.
+        values: The values of the whole cache.
+        block_size: Token places in a block.
+        parts: What each request runs, in the order in which their tokens are packed.
+
+    Raises:
+        ShapeError: A request runs no token.
+    """
+
+    def __init__(self, keys: PagedSlots, values: PagedSlots, block_size: int, parts: Sequence[PagedPart]) -> None:
+        self._keys, self._values = keys, values
+        self._layouts = [AttentionLayout(part.num_scheduled_tokens, part.num_tokens) for part in parts]
+        self._num_scheduled_tokens = [part.num_scheduled_tokens for part in parts]
+        self._slots = [slots_of(part, block_size) for part in parts]
+        own = zip(self._slots, parts, strict=True)
+        self.slot_mapping: SlotMapping = torch.cat([slots[part.num_computed_tokens :] for slots, part in own])
+
+    def _check(self, queries: Queries) -> None:
+        if len(queries) != len(self.slot_mapping):
+            message = f"{len(queries)} tokens run through a view made for {len(self.slot_mapping)}"
+            raise InvariantError(message, num_tokens=len(queries))
+
+    def _write(self, layer_index: int, keys: Keys, values: Values) -> None:
+        self._keys[layer_index].index_copy_(0, self.slot_mapping, keys)
+        self._values[layer_index].index_copy_(0, self.slot_mapping, values)
+
+    def _by_part(self, packed: Tensor) -> tuple[Tensor, ...]:
+        return torch.split(packed, self._num_scheduled_tokens)
+
+
+class GatherAttentionView(_PagedView):
+    """Gathers a request's prefix into a rectangle, puts the new tokens behind it, attends, and writes them last."""
+
+    def attend(
+        self, layer_index: int, queries: Queries, keys: Keys, values: Values, attention: AttentionFunction
+    ) -> Queries:
+        """Gives the per-head attention output of the tokens that run, and writes their keys and values.
+
+        Raises:
+            InvariantError: More or fewer tokens run than the view was made for.
+        """
+        self._check(queries)
+        outputs = []
+        parts = zip(
+            self._by_part(queries), self._by_part(keys), self._by_part(values), self._slots, self._layouts, strict=True
+        )
+        for own_queries, own_keys, own_values, slots, layout in parts:
+            prefix = slots[: -layout.num_queries]
+            dense_keys = _rectangle(self._keys[layer_index, prefix], own_keys)
+            dense_values = _rectangle(self._values[layer_index, prefix], own_values)
+            outputs.append(to_packed(attention(to_dense(own_queries), dense_keys, dense_values, layout)))
+        self._write(layer_index, keys, values)
+        return torch.cat(outputs)
+
+
+def _rectangle(prefix: Keys, new: Keys) -> DenseKeys:
+    """Lays out a prefix and the new tokens behind it, and zeros in what is left of the last tile."""
+    num_tokens, num_kv_heads, head_dim = len(prefix) + len(new), *new.shape[1:]
+    dense = new.new_zeros(1, num_kv_heads, whole_tiles(num_tokens), head_dim)
+    dense[0, :, : len(prefix)] = prefix.transpose(0, 1)  # kv_heads tokens head_dim
+    dense[0, :, len(prefix) : num_tokens] = new.transpose(0, 1)
+    return dense
+
+
+class BlocksAttentionView(_PagedView):
+    """Writes the new tokens first, then reads each request's whole tiles through its block table.
+
+    What is read lasts for one call of the attention core. Where each place is read from is worked out once, for all
+    layers; places past a request's tokens are read from a slot of zeros.
+    """
+
+    def __init__(self, keys: PagedSlots, values: PagedSlots, block_size: int, parts: Sequence[PagedPart]) -> None:
+        super().__init__(keys, values, block_size, parts)
+        num_slots, num_kv_heads = keys.shape[1:3]
+        rows = [_rows_of(slots, num_slots - 1, num_kv_heads) for slots in self._slots]
+        self._batches = [
+            (torch.cat(rows[batch]), [len(own) for own in rows[batch]])
+            for batch in _batches([whole_tiles(part.num_tokens) for part in parts])
+        ]
+
+    def attend(
+        self, layer_index: int, queries: Queries, keys: Keys, values: Values, attention: AttentionFunction
+    ) -> Queries:
+        """Gives the per-head attention output of the tokens that run, and writes their keys and values.
+
+        Raises:
+            InvariantError: More or fewer tokens run than the view was made for.
+        """
+        self._check(queries)
+        self._write(layer_index, keys, values)
+        parts = zip(self._by_part(queries), self._tiles(layer_index), self._layouts, strict=True)
+        return torch.cat(
+            [
+                to_packed(attention(to_dense(own_queries), dense_keys, dense_values, layout))
+                for own_queries, (dense_keys, dense_values), layout in parts
+            ]
+        )
+
+    def _tiles(self, layer_index: int) -> Iterator[tuple[DenseKeys, DenseKeys]]:
+        """Gives each request's keys and values in whole tiles."""
+        _, num_kv_heads, head_dim = self._keys.shape[1:]
+        keys, values = self._keys[layer_index].flatten(0, 1), self._values[layer_index].flatten(0, 1)
+        for rows, num_rows in self._batches:
+            own_keys, own_values = (torch.split(storage.index_select(0, rows), num_rows) for storage in (keys, values))
+            for pair in zip(own_keys, own_values, strict=True):
+                dense_keys, dense_values = (tensor.view(1, num_kv_heads, -1, head_dim) for tensor in pair)
+                yield dense_keys, dense_values
+
+
+def _rows_of(slots: SlotMapping, zero_slot: int, num_kv_heads: int) -> Int[Tensor, " rows"]:
+    """Gives where each place of each head is read from, counted in heads, in the order of a dense rectangle."""
+    places = torch.full((whole_tiles(len(slots)),), zero_slot)
+    places[: len(slots)] = slots
+    return (places * num_kv_heads + torch.arange(num_kv_heads)[:, None]).flatten()
+
+
+def _batches(num_places: Sequence[int]) -> list[slice]:
+    """Cuts neighbouring requests into batches of few places."""
+    batches = []
+    start, total = 0, 0
+    for index, count in enumerate(num_places):
+        if index > start and total + count > _MAX_PLACES_AT_ONCE:
+            batches.append(slice(start, index))
+            start, total = index, 0
+        total += count
+    return [*batches, slice(start, len(num_places))]
