@@ -55,7 +55,7 @@ class ModelInput:
 
     def run(self, model: Llama, view: AttentionView) -> list[RowLogits]:
         """Runs the tokens through a model; gives the logits that are wanted, row by row."""
-        wanted = []
+        wanted: list[int] = []
         end = 0
         for num_tokens, num_logits in zip(self.num_tokens, self.num_logits, strict=True):
             end += num_tokens

@@ -59,7 +59,10 @@ class _BlocklessRunner:
         self._model = model
         self._max_model_len = max_model_len
 
-    num_reserved_slots = 0
+    @property
+    def num_reserved_slots(self) -> int:
+        """None: nothing is kept."""
+        return 0
 
     def prepare(self, operations: Sequence[BlockOperation]) -> None:
         """Does nothing: without blocks no operation on them is decided."""
@@ -172,7 +175,10 @@ class PagedRunner:
         self._reader = reader
         self._host_blocks_by_request: dict[RequestState, HostBlocks] = {}
 
-    num_reserved_slots = 0
+    @property
+    def num_reserved_slots(self) -> int:
+        """None: the scheduler counts its blocks."""
+        return 0
 
     @property
     def num_swapped_requests(self) -> int:
@@ -212,4 +218,3 @@ def _packed(rows: Sequence[ScheduledRow]) -> ModelInput:
         row.state.token_ids[start : start + row.num_scheduled_tokens] for row, start in zip(rows, starts, strict=True)
     ]
     return ModelInput.pack(token_ids, starts, [row.num_logits for row in rows])
-

@@ -37,10 +37,6 @@ class ContinuousScheduler(RequestQueues):
         self._is_prefill_first = is_prefill_first
         self._preempts_by_swap = preempts_by_swap
 
-    def has_unfinished_requests(self) -> bool:
-        """Tells whether a request waits or runs."""
-        return not self.is_empty
-
     def schedule(self) -> SchedulerOutput:
         """Decides who runs in the next step, and with how many tokens."""
         step = _Step(self, self._max_num_batched_tokens, self._preempts_by_swap)

@@ -1,16 +1,17 @@
 """Who waits and who runs: the moves from one to the other, whatever policy decides them."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 
 from refinfer.errors import InvariantError
 from refinfer.sampling import FinishReason
 from refinfer.scheduler.block_space import BlockSpace
-from refinfer.scheduler.output import BlockOperation, ScheduledRow
+from refinfer.scheduler.output import BlockOperation, ScheduledRow, SchedulerOutput
 from refinfer.scheduler.request import RequestState, RequestStatus
 
 
-class RequestQueues:
+class RequestQueues(ABC):
     """The requests that wait and those that run, both oldest first, and the moves between them.
 
     Args:
@@ -27,10 +28,13 @@ class RequestQueues:
         self.waiting: deque[RequestState] = deque()
         self.running: list[RequestState] = []
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody waits or runs."""
-        return not self.waiting and not self.running
+    @abstractmethod
+    def schedule(self) -> SchedulerOutput:
+        """Decides who runs in the next step, and with how many tokens."""
+
+    def has_unfinished_requests(self) -> bool:
+        """Tells whether a request waits or runs."""
+        return bool(self.waiting or self.running)
 
     def add(self, state: RequestState) -> None:
         """Queues a request that has arrived."""

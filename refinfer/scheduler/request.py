@@ -82,9 +82,7 @@ class RequestState:
         "token_ids",
     )
 
-    def __init__(
-        self, request: Request, *, sample_index: int = 0, first_sample: "RequestState | None" = None
-    ) -> None:
+    def __init__(self, request: Request, *, sample_index: int = 0, first_sample: "RequestState | None" = None) -> None:
         self.request = request
         self.sample_index = sample_index
         self.first_sample = first_sample
