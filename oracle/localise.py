@@ -125,10 +125,10 @@ def walk_scenario(scenario: Scenario, folder: Path, way: str, oracles: Oracles) 
         for request in scenario.requests
     ]
     requests = llm.make_requests([list(prompt) for prompt in prompts], params)
-    generation = llm.start(requests)
-    while generation.has_unfinished_requests():
-        generation.step()
-    expectations = oracles.expect([state.token_ids for state in generation.states])
+    core, states = llm.start(requests)
+    while core.has_unfinished_requests():
+        core.step()
+    expectations = oracles.expect([state.token_ids for state in states])
     return walk(engine_passes(llm, requests), expectations, is_bitwise=False)
 
 

@@ -10,10 +10,11 @@ from oracle.activations import Activation, ActivationCollector, canonical_names,
 from oracle.errors import ActivationMismatch
 from refinfer.cache import CausalAttentionView, ContinuousCache
 from refinfer.engine import LLM
-from refinfer.engine.generation import Generation
+from refinfer.engine.core import EngineCore
+from refinfer.engine.model_input import RowLogits
 from refinfer.engine.model_runner import ModelRunner, RecomputeRunner
 from refinfer.model import Llama
-from refinfer.scheduler import Request, RequestState
+from refinfer.scheduler import BlockOperation, Request, RequestState, ScheduledRow
 from refinfer.shapes import Logits
 
 INPUT_IDS = "input_ids"
@@ -96,39 +97,49 @@ def engine_passes(llm: LLM, requests: Sequence[Request]) -> Iterator[list[Part]]
 
     A row that has ended and stays in its batch has no part: what it computes is nobody's.
     """
-    generation = llm.start(requests)
-    runner = _WatchedRunner(generation)
-    while generation.has_unfinished_requests():
+    core, states = llm.start(requests)
+    runner = core.runner = _WatchedRunner(core, states)
+    while core.has_unfinished_requests():
         with _collecting(llm.model) as collector:
-            step_rows = generation.step()
-        logits_by_state = {row.state: row.logits[None] for row in step_rows}
+            step_rows = core.step()
+        logits_by_state = {
+            row.state: torch.from_numpy(row.logits[-1:]) for row in step_rows if row.token_id is not None
+        }
         handed = [logits_by_state.get(state) for state in runner.states]
         yield _parts(runner.rows, collector.records, handed, llm.model)
 
 
 class _WatchedRunner:
-    """Stands before a run's own runner and notes which rows each step is given.
+    """Stands before a run's own runner and notes which rows each step is given."""
 
-    The engine has no switch for being watched, on purpose; so this one reaches in.
-    """
-
-    def __init__(self, generation: Generation) -> None:
-        self._runner: ModelRunner = generation._runner  # noqa: SLF001
-        self._index_by_state = {state: index for index, state in enumerate(generation.states)}
+    def __init__(self, core: EngineCore, states: Sequence[RequestState]) -> None:
+        self._runner: ModelRunner = core.runner
+        self._index_by_state = {state: index for index, state in enumerate(states)}
         self.states: list[RequestState] = []
         self.rows: list[_Row] = []
-        generation._runner = self  # noqa: SLF001
 
-    def execute(self, rows: Sequence[RequestState]) -> Logits:
+    @property
+    def num_reserved_slots(self) -> int:
+        """Token places that are reserved now."""
+        return self._runner.num_reserved_slots
+
+    def prepare(self, operations: Sequence[BlockOperation]) -> None:
+        """Lets the cache do what was decided."""
+        self._runner.prepare(operations)
+
+    def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
         """Notes the rows and lets them run."""
         keeps_nothing = isinstance(self._runner, RecomputeRunner)
-        self.states = list(rows)
+        self.states = [row.state for row in rows]
         self.rows = [
             _Row(
-                None if state.is_finished else self._index_by_state[state],
-                range(0 if keeps_nothing else state.num_computed_tokens, state.num_tokens),
+                None if row.state.is_finished else self._index_by_state[row.state],
+                range(
+                    0 if keeps_nothing else row.state.num_computed_tokens,
+                    row.state.num_computed_tokens + row.num_scheduled_tokens,
+                ),
             )
-            for state in rows
+            for row in rows
         ]
         return self._runner.execute(rows)
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from oracle.faults.registry import Area, one_replacement
 from refinfer.cache.continuous import ContinuousCache
 from refinfer.cache.static import StaticCache
+from refinfer.engine.model_input import RowLogits
 from refinfer.engine.model_runner import ContinuousRunner, StaticRunner
-from refinfer.scheduler import RequestState
+from refinfer.scheduler import ScheduledRow
 
 _write_and_read_continuous = ContinuousCache.write_and_read
 _grown = ContinuousCache._grown  # noqa: SLF001
@@ -89,11 +89,11 @@ def prefill_overwrites_last_column(
     ContinuousRunner,
     "execute",
 )
-def rows_mapped_in_old_order(self: ContinuousRunner, rows: Sequence[RequestState]) -> Tensor:
+def rows_mapped_in_old_order(self: ContinuousRunner, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
     """Shifts the rows once somebody has left."""
-    has_left = any(state not in rows for state in self._cache_by_request)
+    has_left = any(state.is_finished for state in self._cache_by_request)
     logits = _execute_continuous(self, rows)
-    return logits.roll(1, 0) if has_left else logits
+    return [*logits[-1:], *logits[:-1]] if has_left else logits
 
 
 @one_replacement(
@@ -103,15 +103,16 @@ def rows_mapped_in_old_order(self: ContinuousRunner, rows: Sequence[RequestState
     StaticRunner,
     "execute",
 )
-def ended_rows_compacted(self: StaticRunner, rows: Sequence[RequestState]) -> Tensor:
+def ended_rows_compacted(self: StaticRunner, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
     """Feeds running rows' tokens to the first rows of the cache."""
-    order = sorted(range(len(rows)), key=lambda index: rows[index].is_finished)
-    if self._cache is None or self._members != list(rows) or order == sorted(order):
+    states = [row.state for row in rows]
+    order = sorted(range(len(rows)), key=lambda index: states[index].is_finished)
+    if self._cache is None or self._members != states or order == sorted(order):
         return _execute_static(self, rows)
-    self._members = [rows[index] for index in order]
-    logits = _execute_static(self, self._members)
-    self._members = list(rows)
-    return logits[torch.tensor(order).argsort()]
+    self._members = [states[index] for index in order]
+    logits = _execute_static(self, [rows[index] for index in order])
+    self._members = states
+    return [logits[order.index(index)] for index in range(len(rows))]
 
 
 FAULTS = (

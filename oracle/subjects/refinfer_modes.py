@@ -10,7 +10,7 @@ from oracle.scenario import RequestSpec
 from oracle.subjects.record import RequestRecord
 from refinfer import LLM, SamplingParams
 from refinfer.cache import CausalAttentionView, ContinuousCache
-from refinfer.engine.generation import StepRow
+from refinfer.engine.core import StepRow
 
 MODES = ("none", "static", "continuous")
 """The modes of `refinfer`, named after their caches."""
@@ -49,13 +49,13 @@ class RefinferSubject:
             for request in requests
         ]
         made = self._llm.make_requests([list(request.prompt_token_ids) for request in requests], params)
-        generation = self._llm.start(made)
+        core, _ = self._llm.start(made)
         rows_by_id: dict[str, list[tuple[StepRow, int]]] = {request.request_id: [] for request in made}
-        while generation.has_unfinished_requests():
-            step_rows = generation.step()
+        while core.has_unfinished_requests():
+            step_rows = [row for row in core.step() if row.token_id is not None]
             for row in step_rows:
                 rows_by_id[row.state.request.request_id].append((row, len(step_rows)))
-        return [_record(rows) for rows in rows_by_id.values()]
+        return [_record(rows, self._llm.model.dtype) for rows in rows_by_id.values()]
 
     def all_logits(self, token_ids: Sequence[int]) -> torch.Tensor:
         """Gives the logits of every position of one sequence, in one pass without a cache."""
@@ -106,12 +106,12 @@ class RefinferSubject:
         return [torch.stack(own) for own in rows]
 
 
-def _record(rows: Sequence[tuple[StepRow, int]]) -> RequestRecord:
+def _record(rows: Sequence[tuple[StepRow, int]], dtype: torch.dtype) -> RequestRecord:
     state = rows[-1][0].state
     return RequestRecord(
         prompt_token_ids=state.request.prompt_token_ids,
         output_token_ids=tuple(state.output_token_ids),
-        logits=torch.stack([row.logits for row, _ in rows]),
+        logits=torch.stack([torch.from_numpy(row.logits[-1]) for row, _ in rows]).to(dtype),
         finish_reason=str(state.finish_reason),
         batch_sizes=tuple(size for _, size in rows),
     )

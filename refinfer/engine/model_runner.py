@@ -7,7 +7,6 @@ succeeded. What a cache holds past it is scratch, and is written over when the s
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-
 from refinfer.cache import CausalAttentionView, ContinuousCache, HostBlocks, PagedCache, PagedPart, StaticCache
 from refinfer.engine.model_input import ModelInput, RowLogits
 from refinfer.model import Llama

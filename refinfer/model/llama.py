@@ -139,7 +139,8 @@ class Llama(nn.Module):
         if logits_rows is not None:
             hidden_states = hidden_states[list(logits_rows)]
         if not len(hidden_states):  # a step of unfinished prompts, of which nobody asks for logits
-            return hidden_states.new_empty(0, self.config.vocab_size)
+            no_logits: Logits = hidden_states.new_empty(0, self.config.vocab_size)
+            return no_logits
         logits: Logits = self.lm_head(hidden_states)
         return logits
 
