@@ -19,6 +19,7 @@ from oracle.scenario import RequestSpec, Scenario
 from oracle.subjects import RefinferSubject, RequestRecord
 from oracle.tolerances import FLOAT64_BOUND, NOISE_FACTOR, SMALLEST_NOISE_IN_EPS
 from oracle.witness import Witness
+from refinfer.engine import LoadedModel
 
 _EPS_BY_DTYPE = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """Distance from 1 to the next number."""
@@ -68,6 +69,7 @@ class Case:
         self.scenario = scenario
         self.folder = folder
         self._subjects: dict[tuple[str, bool], RefinferSubject] = {}
+        self._loaded_by_manner: dict[bool, LoadedModel] = {}
         self._lone_logits_by_index: dict[int, torch.Tensor] = {}
         self._records_by_run: dict[tuple[str, tuple[int, ...]], list[RequestRecord]] = {}
         self._reference_by_tokens: dict[tuple[str, tuple[int, ...]], LogitRows] = {}
@@ -77,8 +79,12 @@ class Case:
         """Gives a mode of `refinfer`, opened in the scenario's dtype, and in its manner unless told another."""
         is_invariant = self.scenario.batch_invariant if batch_invariant is None else batch_invariant
         if (mode, is_invariant) not in self._subjects:
+            if is_invariant not in self._loaded_by_manner:
+                self._loaded_by_manner[is_invariant] = LoadedModel.load(
+                    self.folder, dtype=self.scenario.dtype, batch_invariant=is_invariant
+                )
             self._subjects[mode, is_invariant] = RefinferSubject(
-                self.folder,
+                self._loaded_by_manner[is_invariant],
                 mode,
                 dtype=self.scenario.dtype,
                 max_num_seqs=self.scenario.max_num_seqs,

@@ -10,6 +10,7 @@ from oracle.scenario import RequestSpec
 from oracle.subjects.record import RequestRecord
 from refinfer import LLM, SamplingParams
 from refinfer.cache import CausalAttentionView, ContinuousCache
+from refinfer.engine import LoadedModel
 from refinfer.engine.core import StepRow
 
 MODES = ("none", "static", "continuous")
@@ -20,17 +21,19 @@ class RefinferSubject:
     """One mode of `refinfer`.
 
     Args:
-        folder: The checkpoint.
+        model: The checkpoint, or the same loaded already.
         mode: One of `MODES`.
         dtype: Dtype to run in.
         max_num_seqs: Most requests in one step.
         batch_invariant: Whether it runs in the invariant manner of numerics, or in the plain one.
     """
 
-    def __init__(self, folder: Path, mode: str, *, dtype: str, max_num_seqs: int, batch_invariant: bool = True) -> None:
+    def __init__(
+        self, model: Path | LoadedModel, mode: str, *, dtype: str, max_num_seqs: int, batch_invariant: bool = True
+    ) -> None:
         self._mode = mode
         self._max_num_seqs = max_num_seqs
-        self._llm = LLM(folder, cache=mode, dtype=dtype, max_num_seqs=max_num_seqs, batch_invariant=batch_invariant)
+        self._llm = LLM(model, cache=mode, dtype=dtype, max_num_seqs=max_num_seqs, batch_invariant=batch_invariant)
 
     @property
     def name(self) -> str:

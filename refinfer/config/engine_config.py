@@ -86,6 +86,21 @@ class EngineConfig:
         _check_choice("device", self.device, DEVICES)
         check_flag("batch_invariant", self.batch_invariant)
         _check_count("max_num_seqs", self.max_num_seqs, 1)
+        self._check_options_of_cache()
+        for name in ("max_model_len", "max_num_batched_tokens", "block_size", "num_blocks", "kv_cache_memory"):
+            self._check_optional_count(name, 1)
+        for name in ("num_swap_blocks", "placement_seed"):
+            self._check_optional_count(name, 0)
+        choices_by_name = {"scheduling": SCHEDULINGS, "preemption": PREEMPTIONS, "paged_attention": READERS}
+        for name, choices in choices_by_name.items():
+            _check_choice(name, getattr(self, name), (*choices, None))
+        if self.enable_prefix_caching is not None:
+            check_flag("enable_prefix_caching", self.enable_prefix_caching)
+        if self.num_blocks is not None and self.kv_cache_memory is not None:
+            message = f"num_blocks={self.num_blocks} and kv_cache_memory={self.kv_cache_memory} say it twice; give one"
+            raise ConfigError(message, num_blocks=self.num_blocks, kv_cache_memory=self.kv_cache_memory)
+
+    def _check_options_of_cache(self) -> None:
         for name, caches in _CACHES_BY_OPTION.items():
             value = getattr(self, name)
             if value is not None and self.cache not in caches:
@@ -94,19 +109,6 @@ class EngineConfig:
                     f"leave it out, or choose cache {' or '.join(caches)}"
                 )
                 raise ConfigError(message, option=name, value=value, cache=self.cache)
-        for name in ("max_model_len", "max_num_batched_tokens", "block_size", "num_blocks", "kv_cache_memory"):
-            self._check_optional_count(name, 1)
-        for name in ("num_swap_blocks", "placement_seed"):
-            self._check_optional_count(name, 0)
-        choices_by_name = {"scheduling": SCHEDULINGS, "preemption": PREEMPTIONS, "paged_attention": READERS}
-        for name, choices in choices_by_name.items():
-            if getattr(self, name) is not None:
-                _check_choice(name, getattr(self, name), choices)
-        if self.enable_prefix_caching is not None:
-            check_flag("enable_prefix_caching", self.enable_prefix_caching)
-        if self.num_blocks is not None and self.kv_cache_memory is not None:
-            message = f"num_blocks={self.num_blocks} and kv_cache_memory={self.kv_cache_memory} say it twice; give one"
-            raise ConfigError(message, num_blocks=self.num_blocks, kv_cache_memory=self.kv_cache_memory)
 
     def _check_optional_count(self, name: str, least: int) -> None:
         if getattr(self, name) is not None:
@@ -141,9 +143,9 @@ def check_flag(name: str, value: object) -> None:
         raise ConfigError(message, name=name, value=value)
 
 
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: object, choices: tuple[str | None, ...]) -> None:
     if value not in choices:
-        message = f"{name} is {value!r}; choose one of {', '.join(choices)}"
+        message = f"{name} is {value!r}; choose one of {', '.join(map(str, choices))}"
         raise ConfigError(message, name=name, value=value)
 
 

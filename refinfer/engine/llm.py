@@ -149,23 +149,19 @@ class LLM:
 
     def _run(self, requests: Sequence[Request]) -> Iterator[RequestOutput]:
         queue: deque[RequestOutput] = deque()
-        unfinished = {request.request_id for request in requests}
-        self._undelivered_by_id.update(dict.fromkeys(unfinished, queue))
+        ids = [request.request_id for request in requests]
+        self._undelivered_by_id.update(dict.fromkeys(ids, queue))
         try:
             for request in requests:
                 self.engine.add(request)
-            while unfinished:
-                while not queue:
-                    if not any(map(self.engine.is_unfinished, unfinished)):  # somebody else has aborted them
-                        return
-                    for output in self.engine.step():
-                        self._undelivered_by_id[output.request_id].append(output)
-                output = queue.popleft()
-                if output.finished:
-                    unfinished.remove(output.request_id)
-                yield output
+            while queue or any(map(self.engine.is_unfinished, ids)):
+                if queue:
+                    yield queue.popleft()
+                    continue
+                for output in self.engine.step():
+                    self._undelivered_by_id[output.request_id].append(output)
         finally:
-            for request in requests:
-                del self._undelivered_by_id[request.request_id]
-                if request.request_id in unfinished and self.engine.is_unfinished(request.request_id):
-                    self.engine.abort_request(request.request_id)
+            for request_id in ids:
+                del self._undelivered_by_id[request_id]
+                if self.engine.is_unfinished(request_id):
+                    self.engine.abort_request(request_id)

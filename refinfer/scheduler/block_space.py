@@ -1,7 +1,7 @@
-"""Which blocks does each request hold? Reserving, sharing, taking back: what schedulers decide, done to pool and tables.
+"""Which blocks does each request hold? Reserving, sharing and taking back, whole or not at all.
 
-Everything here either happens whole or not at all. What it means for keys and values is noted as operations,
-in the order in which they were decided, and the cache carries them out before the next step.
+What it means for keys and values is noted as operations, in the order in which they were decided, and the cache
+carries them out before the next step.
 """
 
 from refinfer.cache.block_pool import BlockPool
