@@ -66,6 +66,15 @@ def cases(draw):
 
 
 @given(case=cases())
+def test_processed_logits_equal_the_plain_scores(plain_scores, case):
+    row, params, tokens = case
+    expected = plain_scores(row.tolist(), params, **tokens)
+    assume(expected)
+    found = process_logits(row, context_of(params, **tokens))
+    assert found.tolist() == [expected.get(token_id, -INF) for token_id in range(len(row))]
+
+
+@given(case=cases())
 def test_probabilities_equal_the_plain_computation(plain_distribution, case):
     row, params, tokens = case
     before = row.copy()

@@ -72,10 +72,11 @@ def test_sampling_params_refuse_what_is_no_number(name, value):
 @pytest.mark.parametrize("name", LEAST_BY_NAME)
 @pytest.mark.parametrize("value", [*NO_NUMBERS, 1.0, math.nan], ids=repr)
 def test_sampling_params_refuse_what_counts_nothing(name, value):
+    params: dict[str, Any] = {name: value}
     if value is None and name in OPTIONAL:
-        assert getattr(SamplingParams(**{name: value}), name) is None
+        assert getattr(SamplingParams(**params), name) is None
     else:
-        assert str(refusal(**{name: value})).startswith(f"{name} is {value!r}; it must be a whole number")
+        assert str(refusal(**params)).startswith(f"{name} is {value!r}; it must be a whole number")
 
 
 @pytest.mark.parametrize(("name", "least"), LEAST_BY_NAME.items())
