@@ -132,6 +132,7 @@ def test_sample_token_refuses_nan(params):
     weights=st.lists(st.sampled_from([0.0, 0.0, 5e-324, 1e-17, 1e-9, 0.1, 1.0]), min_size=1, max_size=12),
     uniform=st.sampled_from([0.0, 1 - 2**-53, 2**-53]) | st.integers(0, 2**53 - 1).map(lambda bits: bits / 2**53),
 )
+@example(weights=[5e-324, 0.0], uniform=1 - 2**-53)
 @example(weights=[0.0, 0.1, 0.2, 0.0], uniform=1 - 2**-53)
 @example(weights=[0.7] + [0.1] * 3 + [0.0], uniform=1 - 2**-53)
 def test_a_token_of_probability_zero_is_never_given(weights, uniform):
