@@ -285,7 +285,7 @@ class PrefixMapLife(RuleBasedStateMachine):
 
 
 TestPrefixMapLife = PrefixMapLife.TestCase
-TestPrefixMapLife.settings = settings(max_examples=settings().max_examples, stateful_step_count=30)
+TestPrefixMapLife.settings = settings(max_examples=settings().max_examples * 2 // 3, stateful_step_count=25)
 
 
 @pytest.fixture
