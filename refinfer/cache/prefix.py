@@ -134,12 +134,7 @@ class PrefixMap:
         if num_computed_tokens < (cursor.num_blocks + 1) * size:
             return
         num_full = num_computed_tokens // size
-        if num_computed_tokens > len(token_ids) or num_full > len(block_ids):
-            message = (
-                f"{num_computed_tokens} tokens in blocks of {size} cannot be computed; "
-                f"the request has {len(token_ids)} tokens and {len(block_ids)} blocks"
-            )
-            raise InvariantError(message, num_computed_tokens=num_computed_tokens)
+        _check_computed(num_computed_tokens, len(token_ids), len(block_ids), size)
         walked = []
         parent: PrefixRoot = cursor.node or self._tree.root((self._model_key, salt))
         for index in range(cursor.num_blocks, num_full):
@@ -203,3 +198,12 @@ class PrefixMap:
                 return True
             parent = parent.parent
         return False
+
+
+def _check_computed(num_computed_tokens: int, num_tokens: int, num_blocks: int, block_size: int) -> None:
+    if num_computed_tokens > num_tokens or num_computed_tokens // block_size > num_blocks:
+        message = (
+            f"{num_computed_tokens} tokens in blocks of {block_size} cannot be computed; "
+            f"the request has {num_tokens} tokens and {num_blocks} blocks"
+        )
+        raise InvariantError(message, num_computed_tokens=num_computed_tokens)

@@ -90,7 +90,8 @@ class PrefixMapLife(RuleBasedStateMachine):
 
     def expected_match(self, token_ids, salt, max_tokens):
         """Looks at every published block; gives the chain, and the tokens it covers."""
-        chain, size = [], self.block_size
+        chain: list[Published] = []
+        size = self.block_size
         limit = min(max_tokens, len(token_ids))
         while len(chain) * size + size <= limit:
             entry = self.published.get((salt, tuple(token_ids[: (len(chain) + 1) * size])))
@@ -189,9 +190,10 @@ class PrefixMapLife(RuleBasedStateMachine):
             newest = self.published.get(self.key(request, request.num_published))
             if newest is None or newest is not request.newest:
                 request.num_published = 0
-        chain = []
-        for index in range(request.num_published, stop // size):
-            chain.append(self.published.setdefault(self.key(request, index + 1), Published(request.block_ids[index])))
+        chain = [
+            self.published.setdefault(self.key(request, index + 1), Published(request.block_ids[index]))
+            for index in range(request.num_published, stop // size)
+        ]
         if chain:
             request.newest, request.num_published = chain[-1], stop // size
         self.use(chain)

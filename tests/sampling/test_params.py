@@ -5,6 +5,7 @@ import math
 import pickle
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -72,7 +73,8 @@ def test_sampling_params_refuse_what_is_no_number(name, value):
 @pytest.mark.parametrize("value", [*NO_NUMBERS, 1.0, math.nan], ids=repr)
 def test_sampling_params_refuse_what_counts_nothing(name, value):
     if value is None and name in OPTIONAL:
-        assert getattr(SamplingParams(**{name: value}), name) is None
+        without: dict[str, Any] = {name: None}
+        assert getattr(SamplingParams(**without), name) is None
     else:
         assert str(refusal(**{name: value})).startswith(f"{name} is {value!r}; it must be a whole number")
 
@@ -136,8 +138,8 @@ def test_sampling_params_refuse_stop_tokens_that_are_no_ids(stop_token_ids):
 
 def test_sampling_params_keep_stop_tokens_as_a_tuple():
     params = SamplingParams(stop_token_ids=[4, 0, 4])
-    assert (params.stop_token_ids, params.stop_token_id_set) == ((4, 0, 4), {0, 4})
-    assert (SamplingParams().stop_token_ids, SamplingParams().stop_token_id_set) == ((), set())
+    assert (params.stop_token_ids, params.stop_token_id_set) == ((4, 0, 4), frozenset({0, 4}))
+    assert (SamplingParams().stop_token_ids, SamplingParams().stop_token_id_set) == ((), frozenset())
 
 
 @unchecked
@@ -211,7 +213,8 @@ def test_sampling_params_tell_which_steps_they_need(params, is_greedy, changes_l
 
 @pytest.mark.parametrize("name", ["stop_token_ids", "logit_bias"])
 def test_check_vocabulary_refuses_an_id_without_a_logit(name):
-    params = SamplingParams(**{name: {0: 1.0, 16: 1.0} if name == "logit_bias" else [0, 16]})
+    changes: dict[str, Any] = {name: {0: 1.0, 16: 1.0} if name == "logit_bias" else [0, 16]}
+    params = SamplingParams(**changes)
     with pytest.raises(SamplingParamsError, match=f"{name} holds 16, but the token ids of this model end at 15"):
         check_vocabulary(params, 16)
     check_vocabulary(params, 17)

@@ -67,7 +67,7 @@ def test_draws_of_neighbouring_seeds_answers_and_positions_all_differ():
     seed=seeds,
     sample_index=st.integers(0, 3),
 )
-def test_sample_token_takes_the_share_that_the_draw_falls_in(
+def test_sample_token_takes_the_share_that_the_draw_falls_in(  # noqa: PLR0917 - Hypothesis passes them by name
     plain_distribution, row, temperature, top_k, repetition_penalty, prompt, output, seed, sample_index
 ):
     prompt, output = ([token_id % len(row) for token_id in ids] for ids in (prompt, output))
