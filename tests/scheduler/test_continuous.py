@@ -155,7 +155,9 @@ class ContinuousSchedulerLife(RuleBasedStateMachine):
             assert self.space.num_available_blocks == self.space.pool.num_blocks
 
 
-ContinuousSchedulerLife.TestCase.settings = settings(deadline=None, stateful_step_count=25)
+ContinuousSchedulerLife.TestCase.settings = settings(
+    deadline=None, max_examples=settings().max_examples // 3, stateful_step_count=20
+)
 TestContinuousSchedulerLife = ContinuousSchedulerLife.TestCase
 
 
