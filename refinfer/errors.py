@@ -17,8 +17,6 @@ my settings, my file, my request, try later, my tensors, or a bug of ours.
     - TokenIdError: a token id outside the vocabulary
     - DuplicateRequestError: a request id that an unfinished request has
     - UnknownRequestError: a request id that no unfinished request has
-
-
     - NoTokenLeftError: sampling parameters that leave no token to choose
   - CapacityError (RuntimeError): not now, perhaps later
     - OutOfBlocksError: fewer free blocks than were asked for

@@ -8,8 +8,9 @@ from refinfer.engine.answer import Answer
 from refinfer.engine.model_input import RowLogits
 from refinfer.engine.model_runner import ModelRunner
 from refinfer.engine.statistics import Counters, EngineStats, Latencies, StepEvent
+from refinfer.errors import RefinferError
 from refinfer.sampling import Finish, FinishReason, SampleContext, TokenLogprob, finish, sample_token, token_logprobs
-from refinfer.scheduler import RequestQueues, RequestState, ScheduledRow, SchedulerOutput
+from refinfer.scheduler import BlockOperation, RequestQueues, RequestState, ScheduledRow, SchedulerOutput
 from refinfer.tokenizer import Tokenizer
 
 NUM_KEPT_EVENTS = 1000
@@ -75,6 +76,7 @@ class EngineCore:
         self._tokenizer = tokenizer
         self._counters = Counters()
         self._latencies = Latencies()
+        self._operations: deque[BlockOperation] = deque()
 
     def add(self, state: RequestState) -> Answer:
         """Queues a sample; gives what it will have given."""
@@ -87,6 +89,9 @@ class EngineCore:
         """Ends a sample wherever it is: waiting, between two chunks, decoding, preempted or swapped out."""
         self.answers[state].abort()
         self._finish(state, Finish(FinishReason.ABORT))
+        if not self._operations:  # else one of them has failed, which is for the next step to raise
+            self._operations.extend(self.scheduler.take_operations())
+            self._carry_out_operations()
 
     def has_unfinished_requests(self) -> bool:
         """Tells whether another step has something to run."""
@@ -99,8 +104,9 @@ class EngineCore:
             One row for each sample that advanced.
         """
         output = self.scheduler.schedule()
-        self.runner.prepare(output.block_operations)
         self._counters.see_schedule(output)
+        self._operations.extend(output.block_operations)
+        self._carry_out_operations()
         if not output.rows:
             self._log(output, [])
             return []
@@ -121,7 +127,23 @@ class EngineCore:
         """Gives what the engine has done so far, in numbers."""
         return self._counters.stats(self.scheduler, self._latencies)
 
+    def _carry_out_operations(self) -> None:
+        """Does to the cache what was decided; what fails, and all behind it, is tried again before the next step."""
+        while self._operations:
+            self.runner.prepare([self._operations[0]])
+            self._operations.popleft()
+
     def _choose(self, row: ScheduledRow, logits: RowLogits) -> _Choice:
+        """Picks the next token of a row; an error names the request, so that the caller can abort it."""
+        try:
+            return self._choice(row, logits)
+        except RefinferError as error:
+            request_id = row.state.request.request_id
+            error.values.setdefault("request_id", request_id)
+            error.add_note(f"It is request {request_id!r}; abort it, and the others go on.")
+            raise
+
+    def _choice(self, row: ScheduledRow, logits: RowLogits) -> _Choice:
         """Picks the next token of a row, and looks up the log-probabilities that it wants."""
         state = row.state
         if state.is_finished:

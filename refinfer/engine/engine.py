@@ -110,17 +110,22 @@ class LLMEngine:
             RequestError: The request can never run; others go on.
             SamplingParamsError: The parameters do not fit the model.
         """
-        if request_id in self._samples_by_id:
-            message = f"request id {request_id!r} is in use; wait until that request has ended, or take another"
-            raise DuplicateRequestError(message, request_id=request_id)
         params = SamplingParams() if params is None else params
         self.add(self._maker.make(request_id, prompt, params, name=f"request {request_id!r}", cache_salt=cache_salt))
 
     def add(self, request: Request) -> None:
-        """Queues a request that was checked already."""
+        """Queues a request whose prompt and parameters were checked already.
+
+        Raises:
+            DuplicateRequestError: An unfinished request has its name.
+        """
+        request_id = request.request_id
+        if request_id in self._samples_by_id:
+            message = f"request id {request_id!r} is in use; wait until that request has ended, or take another"
+            raise DuplicateRequestError(message, request_id=request_id)
         states = make_states(request)
         answers = tuple(self.core.add(state) for state in states)
-        self._samples_by_id[request.request_id] = _Samples(request, states, answers)
+        self._samples_by_id[request_id] = _Samples(request, states, answers)
 
     def step(self) -> list[RequestOutput]:
         """Runs one step.

@@ -159,7 +159,8 @@ class LLM:
                     yield queue.popleft()
                     continue
                 for output in self.engine.step():
-                    self._undelivered_by_id[output.request_id].append(output)
+                    if output.request_id in self._undelivered_by_id:  # else it was added to the engine itself
+                        self._undelivered_by_id[output.request_id].append(output)
         finally:
             for request_id in ids:
                 del self._undelivered_by_id[request_id]

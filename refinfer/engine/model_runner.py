@@ -22,7 +22,7 @@ from refinfer.scheduler import (
     SwapIn,
     SwapOut,
 )
-from refinfer.scheduler.block_space import held_blocks
+from refinfer.scheduler.request import held_blocks
 
 
 @runtime_checkable
@@ -35,7 +35,10 @@ class ModelRunner(Protocol):
         ...
 
     def prepare(self, operations: Sequence[BlockOperation]) -> None:
-        """Does to the cache what was decided since the last step, in order."""
+        """Does to the cache what was decided, in order.
+
+        An operation that raises must have changed nothing, since it is tried again.
+        """
         ...
 
     def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
@@ -191,7 +194,8 @@ class PagedRunner:
                 case SwapOut(state, block_ids):
                     self._host_blocks_by_request[state] = self._cache.swap_out(block_ids)
                 case SwapIn(state, block_ids):
-                    self._cache.swap_in(self._host_blocks_by_request.pop(state), block_ids)
+                    self._cache.swap_in(self._host_blocks_by_request[state], block_ids)
+                    del self._host_blocks_by_request[state]
                 case DropSwapped(state):
                     del self._host_blocks_by_request[state]
                 case CopyBlock(source, target):

@@ -1,6 +1,7 @@
 """Is this request one that can run? Prompts and parameters are checked before anything runs."""
 
 from collections.abc import Sequence
+from operator import index
 
 from refinfer.engine.loading import LoadedModel
 from refinfer.errors import ConfigError, EmptyPromptError, PromptTooLongError, SamplingParamsError, TokenIdError
@@ -42,7 +43,7 @@ class RequestMaker:
             ConfigError: A text was given, or text is asked for, and there is no tokenizer.
         """
         text = prompt if isinstance(prompt, str) else None
-        token_ids = self.require_tokenizer().encode(prompt) if isinstance(prompt, str) else list(prompt)
+        token_ids = self.require_tokenizer().encode(prompt) if isinstance(prompt, str) else _whole(prompt, name)
         if not token_ids:
             message = f"{name} has no token; give at least one"
             raise EmptyPromptError(message, name=name)
@@ -73,3 +74,15 @@ class RequestMaker:
             message = "this checkpoint has no tokenizer, so prompts must be token ids; add tokenizer.json for text"
             raise ConfigError(message)
         return self._loaded.tokenizer
+
+
+def _whole(token_ids: Sequence[int], name: str) -> list[int]:
+    """Gives token ids as plain integers; a number that is not whole would fail in the middle of a step."""
+    whole = []
+    for token_id in token_ids:
+        try:
+            whole.append(index(token_id))
+        except TypeError as error:
+            message = f"{name} has token id {token_id!r}; token ids are whole numbers"
+            raise TokenIdError(message, name=name, token_id=token_id) from error
+    return whole

@@ -7,10 +7,9 @@ carries them out before the next step.
 from refinfer.cache.block_pool import BlockPool
 from refinfer.cache.block_table import BlockTable
 from refinfer.cache.prefix import PrefixCursor, PrefixMap
-from refinfer.errors import InvariantError
 from refinfer.scheduler.held_blocks import HeldBlocks
 from refinfer.scheduler.output import BlockOperation, CopyBlock, DropSwapped, ForgetBlocks, SwapIn, SwapOut
-from refinfer.scheduler.request import RequestState, RequestStatus
+from refinfer.scheduler.request import RequestState, RequestStatus, held_blocks
 
 
 class BlockSpace:
@@ -238,15 +237,3 @@ class BlockSpace:
         held.cursor = PrefixCursor()
         if freed:
             self._operations.append(ForgetBlocks(tuple(freed)))
-
-
-def held_blocks(state: RequestState) -> HeldBlocks:
-    """Gives the blocks of a request that was opened in a block space.
-
-    Raises:
-        InvariantError: It was not.
-    """
-    if state.blocks is None:
-        message = f"request {state.request.request_id} was never opened in a block space"
-        raise InvariantError(message, request_id=state.request.request_id)
-    return state.blocks

@@ -17,8 +17,9 @@ class ContinuousScheduler(RequestQueues):
         max_num_seqs: Most requests that run at a time.
         max_num_batched_tokens: Most tokens in one step.
         blocks: The blocks of a paged cache; None where keys and values need no reservation.
-        is_prefill_first: Whether requests with more than one token to run come before those that decode, and
-            new ones before them all; otherwise who runs already comes first.
+        is_prefill_first: Whether requests with more than one token to run, and then those that wait, come before
+            those that decode; otherwise all that run come before those that wait. The oldest comes first either way,
+            or prompts that keep arriving would hold it up for ever.
         preempts_by_swap: Whether a preempted request's keys and values go to host memory; otherwise it recomputes.
     """
 
@@ -42,10 +43,11 @@ class ContinuousScheduler(RequestQueues):
         step = _Step(self, self._max_num_batched_tokens, self._preempts_by_swap)
         running = list(self.running)
         if self._is_prefill_first:
-            prefills = [state for state in running if state.num_tokens - state.num_computed_tokens > 1]
+            prefills = [state for state in running[1:] if state.num_tokens - state.num_computed_tokens > 1]
+            step.run(running[:1])
             step.run(prefills)
             step.admit(self._max_num_seqs)
-            step.run([state for state in running if state not in prefills])
+            step.run([state for state in running[1:] if state not in prefills])
         else:
             step.run(running)
             step.admit(self._max_num_seqs)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from refinfer.errors import StatusTransitionError
+from refinfer.errors import InvariantError, StatusTransitionError
 from refinfer.sampling import FinishReason, SamplingParams
 from refinfer.scheduler.held_blocks import HeldBlocks
 
@@ -150,3 +150,15 @@ class RequestState:
         self.move_to(RequestStatus.FINISHED)
         self.finish_reason = reason
         self.stop_reason = stop_reason
+
+
+def held_blocks(state: RequestState) -> HeldBlocks:
+    """Gives the blocks of a request that was opened in a block space.
+
+    Raises:
+        InvariantError: It was not.
+    """
+    if state.blocks is None:
+        message = f"request {state.request.request_id} was never opened in a block space"
+        raise InvariantError(message, request_id=state.request.request_id)
+    return state.blocks

@@ -9,6 +9,7 @@ PROMISED = {
     "CompletionOutput",
     "EngineConfig",
     "LLM",
+    "LLMEngine",
     "Logprob",
     "RequestOutput",
     "SamplingParams",

@@ -4,6 +4,8 @@ Each test holds counts against what the plain computation expects; p-values are 
 so that the stated rate holds for the family. Seeds are fixed: what passes today passes tomorrow.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -20,7 +22,7 @@ PROMPT = (0, 0, 3)
 
 OUTPUT = (4, 6, 4, 4)
 
-CONFIGURATIONS = {
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "plain": {"temperature": 1.0},
     "cold": {"temperature": 0.4},
     "hot": {"temperature": 3.0},

@@ -1,109 +1,292 @@
-"""Continuous scheduling, beside a plain model: a queue, and a list of who runs."""
+"""Continuous scheduling: a life of many requests in every policy, and each decision by itself."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from oracle.chain_runner import ChainRunner
+from oracle.invariants import check_output, check_queues
 from refinfer.sampling import FinishReason, SamplingParams
-from refinfer.scheduler import ContinuousScheduler, Request, RequestState
+from refinfer.scheduler import BlockSpace, ContinuousScheduler, Request, RequestState, RequestStatus
+
+MAX_MODEL_LEN = 12
+
+
+def expected_rows(running, waiting, *, max_num_seqs, budget, is_prefill_first):
+    """Who runs with how many tokens, where room is no question: in plain words, from the lists as they stand."""
+    joining = waiting[: max_num_seqs - len(running)]
+    if is_prefill_first:
+        is_decode = {state: state.num_tokens - state.num_computed_tokens == 1 for state in running[1:]}
+        prefills = [state for state, is_one in is_decode.items() if not is_one]
+        decodes = [state for state, is_one in is_decode.items() if is_one]
+        order = [*running[:1], *prefills, *joining, *decodes]
+    else:
+        order = [*running, *joining]
+    rows = []
+    for state in order:
+        count = min(budget, state.num_tokens - state.num_computed_tokens)
+        if count:
+            rows.append((state, count))
+        budget -= count
+    return rows
 
 
 class ContinuousSchedulerLife(RuleBasedStateMachine):
-    """Requests come and end in any order; the model says who has to run."""
+    """Requests come, run, fail, end and are aborted in any order; what is kept of their tokens is checked as well."""
 
-    @initialize(max_num_seqs=st.integers(1, 4))
-    def start(self, max_num_seqs):
-        self.scheduler = ContinuousScheduler(max_num_seqs)
-        self.max_num_seqs = max_num_seqs
-        self.waiting: list[RequestState] = []
-        self.running: list[RequestState] = []
+    @initialize(
+        max_num_seqs=st.integers(1, 4),
+        budget=st.integers(1, 9),
+        is_prefill_first=st.booleans(),
+        preempts_by_swap=st.booleans(),
+        block_size=st.sampled_from([None, 1, 2, 3, 4]),
+        num_spare_blocks=st.integers(0, 8),
+        num_swap_blocks=st.sampled_from([0, 3, 99]),
+        enable_prefix_caching=st.booleans(),
+        shuffle_seed=st.none() | st.integers(0, 3),
+    )
+    def start(  # noqa: PLR0917 - Hypothesis passes them by name
+        self,
+        max_num_seqs,
+        budget,
+        is_prefill_first,
+        preempts_by_swap,
+        block_size,
+        num_spare_blocks,
+        num_swap_blocks,
+        enable_prefix_caching,
+        shuffle_seed,
+    ):
+        self.space = None
+        self.runner = ChainRunner()
+        if block_size is not None:
+            num_blocks = -(-MAX_MODEL_LEN // block_size) + num_spare_blocks
+            self.space = BlockSpace(
+                num_blocks,
+                block_size,
+                enable_prefix_caching=enable_prefix_caching,
+                num_swap_blocks=num_swap_blocks,
+                shuffle_seed=shuffle_seed,
+            )
+            self.runner = ChainRunner(num_blocks, block_size)
+        self.policy = {"max_num_seqs": max_num_seqs, "budget": budget, "is_prefill_first": is_prefill_first}
+        self.scheduler = ContinuousScheduler(
+            max_num_seqs,
+            budget,
+            blocks=self.space,
+            is_prefill_first=is_prefill_first,
+            preempts_by_swap=preempts_by_swap,
+        )
         self.arrived: list[RequestState] = []
 
-    @rule()
-    def add(self):
-        state = RequestState(Request(str(len(self.arrived)), None, (1,), SamplingParams()))
-        self.scheduler.add(state)
-        self.arrived.append(state)
-        self.waiting.append(state)
+    @property
+    def unfinished(self):
+        return [state for state in self.arrived if not state.is_finished]
+
+    @rule(prompt=st.lists(st.integers(0, 1), min_size=1, max_size=MAX_MODEL_LEN - 1), n=st.integers(1, 3))
+    def add(self, prompt, n):
+        request = Request(str(len(self.arrived)), None, tuple(prompt), SamplingParams(n=n))
+        first = RequestState(request)
+        others = [RequestState(request, sample_index=index, first_sample=first) for index in range(1, n)]
+        for state in (first, *others):
+            self.scheduler.add(state)
+            self.arrived.append(state)
 
     def scheduled(self):
-        """The rows of the next step, checked against the model."""
-        self.running = [state for state in self.running if not state.is_finished]
-        num_free = self.max_num_seqs - len(self.running)
-        self.running += self.waiting[:num_free]
-        self.waiting = self.waiting[num_free:]
-        rows = self.scheduler.schedule()
-        assert rows == self.running, "oldest first; who waits longest joins first; who ended has left"
-        return rows
+        """A step that was decided, checked, and carried out as far as blocks go."""
+        policy = self.policy
+        expected = expected_rows(list(self.scheduler.running), list(self.scheduler.waiting), **policy)
+        output = self.scheduler.schedule()
+        check_output(output, self.scheduler, policy["max_num_seqs"], policy["budget"])
+        rows = [(row.state, row.num_scheduled_tokens) for row in output.rows]
+        if self.space is None:
+            assert rows == expected
+        if self.unfinished:
+            assert self.unfinished[0] in dict(rows), "the oldest always moves"
+        for state, _ in output.preempted:
+            assert state.status is RequestStatus.PREEMPTED
+            assert state not in output.admitted
+        self.runner.prepare(output.block_operations)
+        return output
 
-    @rule(ends=st.sets(st.integers(0, 3)))
-    def step(self, ends):
-        """Runs one step, after which the rows at some places end."""
-        rows = self.scheduled()
-        for place in ends & set(range(len(rows))):
-            rows[place].finish_reason = FinishReason.STOP
+    @rule(choices=st.lists(st.integers(0, 3), min_size=4, max_size=4))
+    def step(self, choices):
+        """Runs one step; a request ends with its token, or when it is as long as any may be."""
+        output = self.scheduled()
+        self.runner.execute(output.rows)
+        self.scheduler.advance(output.rows)
+        for row, choice in zip(output.rows, choices, strict=False):
+            if row.emits:
+                row.state.append(choice % 2)
+                if choice == 3 or row.state.num_tokens == MAX_MODEL_LEN:
+                    self.scheduler.finish(row.state, FinishReason.STOP)
 
-    @rule(order=st.randoms())
-    def fail_after_shuffling_the_rows(self, order):
-        """A step that failed is scheduled once more; nobody is lost by it, and the list is the caller's."""
-        order.shuffle(self.scheduled())
-        self.scheduled()
+    @rule(is_executed=st.booleans())
+    def fail(self, is_executed):
+        """A step that failed, before or after something was written."""
+        output = self.scheduled()
+        if is_executed:
+            self.runner.execute(output.rows)
+
+    @precondition(lambda self: self.unfinished)
+    @rule(choice=st.integers(0, 99))
+    def abort(self, choice):
+        self.scheduler.finish(self.unfinished[choice % len(self.unfinished)], FinishReason.ABORT)
 
     @invariant()
-    def never_runs_more_than_it_may(self):
-        assert len(self.running) <= self.max_num_seqs
-
-    @invariant()
-    def knows_whether_somebody_is_left(self):
-        assert self.scheduler.has_unfinished_requests() == any(not state.is_finished for state in self.arrived)
+    def state_is_sound(self):
+        check_queues(self.scheduler, max_num_seqs=self.policy["max_num_seqs"])
+        assert [*self.scheduler.running, *self.scheduler.waiting] == self.unfinished, "first come, first served"
 
     def teardown(self):
-        """Everyone finishes, within one step for each request."""
+        """Everyone finishes: the oldest moves in every step, so that steps are bounded by tokens."""
         if not hasattr(self, "arrived"):
             return
-        for _ in range(len(self.arrived)):
-            for state in self.scheduled():
-                state.finish_reason = FinishReason.LENGTH
-        assert all(state.is_finished for state in self.arrived)
-        assert not self.scheduler.has_unfinished_requests()
-        assert self.scheduler.schedule() == []
+        num_steps = sum(MAX_MODEL_LEN + state.num_preemptions * MAX_MODEL_LEN for state in self.arrived) + 1
+        for _ in range(num_steps * MAX_MODEL_LEN):
+            if not self.scheduler.has_unfinished_requests():
+                break
+            self.step([0, 1, 2, 0])
+        assert not self.unfinished
+        self.runner.prepare(self.scheduler.take_operations())
+        assert self.runner.num_swapped_requests == 0
+        if self.space is not None:
+            assert self.space.num_available_blocks == self.space.pool.num_blocks
 
 
 ContinuousSchedulerLife.TestCase.settings = settings(
-    deadline=None, max_examples=settings().max_examples // 2, stateful_step_count=20
+    deadline=None, max_examples=settings().max_examples // 3, stateful_step_count=20
 )
 TestContinuousSchedulerLife = ContinuousSchedulerLife.TestCase
 
 
-def test_continuous_scheduler_fills_a_free_place_at_once(make_state):
+def test_continuous_scheduler_fills_a_free_place_at_once(make_state, run_step):
     scheduler = ContinuousScheduler(2)
     first, second, third = states = [make_state(name) for name in "abc"]
     for state in states:
         scheduler.add(state)
-    assert scheduler.schedule() == [first, second]
-    first.finish_reason = FinishReason.STOP
-    assert scheduler.schedule() == [second, third]
+    assert run_step(scheduler) == [(first, 1), (second, 1)]
+    scheduler.finish(first, FinishReason.STOP)
+    assert run_step(scheduler) == [(second, 1), (third, 1)]
 
 
-def test_continuous_scheduler_takes_a_request_that_comes_while_others_run(make_state):
+def test_continuous_scheduler_takes_a_request_that_comes_while_others_run(make_state, run_step):
     scheduler = ContinuousScheduler(2)
-    first, late = make_state("a"), make_state("b")
+    first, late = make_state("a"), make_state("b", (1, 2, 3))
     scheduler.add(first)
-    assert scheduler.schedule() == [first]
+    assert run_step(scheduler) == [(first, 1)]
     scheduler.add(late)
-    assert scheduler.schedule() == [first, late]
+    assert run_step(scheduler) == [(first, 1), (late, 3)]
 
 
 def test_continuous_scheduler_gives_no_rows_when_nobody_came():
     scheduler = ContinuousScheduler(2)
-    assert scheduler.schedule() == []
+    assert scheduler.schedule().rows == ()
     assert not scheduler.has_unfinished_requests()
 
 
-def test_rows_of_a_step_are_the_callers_own_list(make_state):
-    scheduler = ContinuousScheduler(2)
-    states = [make_state("a"), make_state("b")]
-    for state in states:
+def test_prompts_and_decodes_share_one_budget(make_state, run_step):
+    scheduler = ContinuousScheduler(3, 4)
+    first, second, third = make_state("a"), make_state("b", range(6)), make_state("c")
+    for state in (first, second, third):
         scheduler.add(state)
-    scheduler.schedule().reverse()
-    assert scheduler.schedule() == states
+    assert run_step(scheduler) == [(first, 1), (second, 3)]
+    assert run_step(scheduler) == [(first, 1), (second, 3)]
+    assert run_step(scheduler) == [(first, 1), (second, 1), (third, 1)]
+
+
+def test_prefill_first_lets_prompts_go_before_decodes_but_for_the_oldest(make_state, run_step):
+    scheduler = ContinuousScheduler(4, 4, is_prefill_first=True)
+    first, second = make_state("a"), make_state("b")
+    for state in (first, second):
+        scheduler.add(state)
+    assert run_step(scheduler) == [(first, 1), (second, 1)]
+    third = make_state("c", range(6))
+    scheduler.add(third)
+    assert run_step(scheduler) == [(first, 1), (third, 3)]
+    assert run_step(scheduler) == [(first, 1), (third, 3)]
+    assert run_step(scheduler) == [(first, 1), (second, 1), (third, 1)]
+
+
+def test_prompts_that_keep_arriving_never_hold_up_the_oldest(make_state, run_step):
+    """Each ends with its first token, so that there is always another one in its place."""
+    scheduler = ContinuousScheduler(3, 2, is_prefill_first=True)
+    oldest = make_state("oldest")
+    scheduler.add(oldest)
+    run_step(scheduler)
+    for number in range(10):
+        scheduler.add(make_state(number, (1, 2)))
+        for state, _ in run_step(scheduler):
+            if state is not oldest and state.num_output_tokens:
+                scheduler.finish(state, FinishReason.LENGTH)
+    assert oldest.num_output_tokens == 11
+
+
+@pytest.fixture
+def full_house(make_state, run_step):
+    """Three requests that fill six blocks of two, and will not find room for a further one."""
+
+    def make(*, by_swap=False, num_swap_blocks=6):
+        space = BlockSpace(6, 2, enable_prefix_caching=False, num_swap_blocks=num_swap_blocks)
+        scheduler = ContinuousScheduler(4, 100, blocks=space, preempts_by_swap=by_swap)
+        states = [make_state(name, (index, 1, 2)) for index, name in enumerate("abc")]
+        for state in states:
+            scheduler.add(state)
+        run_step(scheduler)
+        run_step(scheduler)
+        assert space.num_available_blocks == 0
+        return scheduler, states
+
+    return make
+
+
+def test_newest_is_preempted_so_that_the_oldest_moves(full_house, make_state):
+    scheduler, (first, second, third) = full_house()
+    late = make_state("late")
+    scheduler.add(late)
+    output = scheduler.schedule()
+    assert [row.state for row in output.rows] == [first, second]
+    assert output.preempted == ((third, "recompute"),)
+    assert third.num_computed_tokens == 0
+    assert third.num_output_tokens == 2, "what was emitted stays"
+    assert list(scheduler.waiting) == [third, late], "it goes on before whoever came later"
+
+
+@pytest.mark.parametrize(("num_swap_blocks", "how", "num_kept"), [(2, "swap", 4), (1, "recompute", 0)])
+def test_swapping_falls_back_to_recomputing_when_host_memory_is_full(full_house, num_swap_blocks, how, num_kept):
+    scheduler, (*_, third) = full_house(by_swap=True, num_swap_blocks=num_swap_blocks)
+    assert scheduler.schedule().preempted == ((third, how),)
+    assert third.num_computed_tokens == num_kept
+
+
+def test_step_that_takes_blocks_back_lets_nobody_in(full_house, make_state):
+    scheduler, _ = full_house()
+    scheduler.add(make_state("late"))
+    output = scheduler.schedule()
+    assert output.preempted
+    assert output.admitted == ()
+
+
+def test_nobody_overtakes_a_request_that_waits_for_room(full_house, make_state, run_step):
+    scheduler, (first, second, third) = full_house()
+    large, small = make_state("large", range(9)), make_state("small")
+    scheduler.finish(third, FinishReason.STOP)
+    scheduler.add(large)
+    scheduler.add(small)
+    assert [state for state, _ in run_step(scheduler)] == [first, second], "the small one would fit, and waits"
+    for state in (first, second):
+        scheduler.finish(state, FinishReason.STOP)
+    assert run_step(scheduler) == [(large, 9), (small, 1)]
+
+
+def test_no_step_reserves_a_block_that_it_does_not_need(make_state, run_step):
+    space = BlockSpace(8, 4)
+    scheduler = ContinuousScheduler(1, 5, blocks=space)
+    state = make_state("a", range(13))
+    scheduler.add(state)
+    held = []
+    for _ in range(8):
+        run_step(scheduler)
+        held.append((state.num_computed_tokens, len(state.blocks.table.block_ids)))
+    assert held == [(5, 2), (10, 3), (13, 4), (14, 4), (15, 4), (16, 4), (17, 5), (18, 5)]

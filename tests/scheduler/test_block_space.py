@@ -1,0 +1,278 @@
+"""Blocks as handed out to requests: a life beside a store that knows what every slot must hold, and each move."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from oracle.chain_runner import ChainRunner
+from oracle.invariants import check_blocks
+from refinfer.sampling import FinishReason, SamplingParams
+from refinfer.scheduler import (
+    BlockSpace,
+    CopyBlock,
+    ForgetBlocks,
+    Request,
+    RequestState,
+    RequestStatus,
+    ScheduledRow,
+    SwapIn,
+    SwapOut,
+)
+
+MAX_MODEL_LEN = 9
+
+
+def picture(space, state):
+    """What must not change when a request is turned down."""
+    return (
+        list(state.blocks.table.block_ids),
+        state.num_computed_tokens,
+        state.blocks.num_swapped_blocks,
+        [space.pool.ref_count(block_id) for block_id in range(space.pool.num_blocks)],
+        space.num_swapped_blocks,
+    )
+
+
+class BlockSpaceLife(RuleBasedStateMachine):
+    """Requests are let in, grow, and lose their blocks in any order that the moves allow, not only in a policy's."""
+
+    @initialize(
+        block_size=st.integers(1, 4),
+        num_spare_blocks=st.integers(0, 6),
+        enable_prefix_caching=st.booleans(),
+        num_swap_blocks=st.sampled_from([0, 2, 99]),
+        shuffle_seed=st.none() | st.integers(0, 3),
+    )
+    def start(self, block_size, num_spare_blocks, **options):
+        num_blocks = -(-MAX_MODEL_LEN // block_size) + num_spare_blocks
+        self.space = BlockSpace(num_blocks, block_size, **options)
+        self.store = ChainRunner(num_blocks, block_size)
+        self.running: list[RequestState] = []
+        self.waiting: list[RequestState] = []
+
+    @rule(prompt=st.lists(st.integers(0, 1), min_size=1, max_size=MAX_MODEL_LEN - 1), n=st.integers(1, 2))
+    def open(self, prompt, n):
+        first = None
+        for index in range(n):
+            state = RequestState(
+                Request("a", None, tuple(prompt), SamplingParams(n=n)), sample_index=index, first_sample=first
+            )
+            first = first or state
+            self.space.open(state)
+            self.waiting.append(state)
+
+    @rule(choice=st.integers(0, 99))
+    def admit(self, choice):
+        if not self.waiting:
+            return
+        state = self.waiting[choice % len(self.waiting)]
+        before = picture(self.space, state)
+        if not self.space.admit(state):
+            assert picture(self.space, state) == before, "whole or not at all"
+            return
+        assert state.num_computed_tokens < state.num_tokens, "the newest token always runs"
+        self.waiting.remove(state)
+        self.running.append(state)
+        state.move_to(RequestStatus.RUNNING)
+        # Who was let in has room for all tokens that are known
+        assert self.space.try_reserve(state, state.num_tokens)
+        self.run(state, state.num_tokens - state.num_computed_tokens, fails=False)
+
+    @rule(choice=st.integers(0, 99), num_tokens=st.integers(1, 4), fails=st.booleans())
+    def grow(self, choice, num_tokens, fails):
+        if not self.running:
+            return
+        state = self.running[choice % len(self.running)]
+        num_scheduled = min(num_tokens, state.num_tokens - state.num_computed_tokens)
+        before = picture(self.space, state)
+        if self.space.try_reserve(state, state.num_computed_tokens + num_scheduled):
+            self.run(state, num_scheduled, fails=fails)
+        else:
+            assert picture(self.space, state) == before, "whole or not at all"
+
+    def run(self, state, num_scheduled, *, fails):
+        self.store.prepare(self.space.take_operations())
+        self.store.execute([ScheduledRow.of(state, num_scheduled)])
+        if fails:
+            return
+        state.num_computed_tokens += num_scheduled
+        self.space.publish(state)
+        if state.num_computed_tokens == state.num_tokens:
+            if state.num_tokens == MAX_MODEL_LEN:
+                self.leave(self.running, state)
+            else:
+                state.append(state.num_tokens % 2)
+
+    @rule(choice=st.integers(0, 99), by_swap=st.booleans())
+    def preempt(self, choice, by_swap):
+        if self.running:
+            state = self.running.pop(choice % len(self.running))
+            state.move_to(RequestStatus.PREEMPTED)
+            num_computed = state.num_computed_tokens
+            is_swapped = self.space.preempt(state, by_swap=by_swap)
+            assert state.num_computed_tokens == (num_computed if is_swapped else 0)
+            self.waiting.append(state)
+
+    @rule(choice=st.integers(0, 99))
+    def close(self, choice):
+        states = self.running + self.waiting
+        if states:
+            state = states[choice % len(states)]
+            self.leave(self.running if state in self.running else self.waiting, state)
+
+    def leave(self, states, state):
+        states.remove(state)
+        state.finish(FinishReason.ABORT)
+        self.space.close(state)
+
+    @invariant()
+    def everything_adds_up(self):
+        check_blocks(self.space, self.running, self.waiting)
+
+    def teardown(self):
+        """All leave; what is cached can be had back."""
+        if not hasattr(self, "space"):
+            return
+        for states in (self.running, self.waiting):
+            while states:
+                self.leave(states, states[0])
+        self.store.prepare(self.space.take_operations())
+        assert self.store.num_swapped_requests == 0
+        assert self.space.num_available_blocks == self.space.pool.num_blocks
+        assert self.space.num_swapped_blocks == 0
+
+
+BlockSpaceLife.TestCase.settings = settings(
+    deadline=None, max_examples=settings().max_examples // 2, stateful_step_count=25
+)
+TestBlockSpaceLife = BlockSpaceLife.TestCase
+
+
+@pytest.fixture
+def run(make_state):
+    """Lets a request in and runs all its tokens; gives its state."""
+
+    def run_in(space, prompt, *, first_sample=None, num_tokens=None):
+        state = make_state("a", prompt)
+        state.first_sample = first_sample
+        space.open(state)
+        assert space.admit(state)
+        state.move_to(RequestStatus.RUNNING)
+        stop = num_tokens or state.num_tokens
+        assert space.try_reserve(state, stop)
+        state.num_computed_tokens = stop
+        space.publish(state)
+        return state
+
+    return run_in
+
+
+def test_request_shares_the_blocks_of_a_prefix_that_was_computed(run):
+    space = BlockSpace(8, 2)
+    first = run(space, (1, 2, 3, 4, 5))
+    second = run(space, (1, 2, 3, 4, 6))
+    assert second.blocks.table.block_ids[:2] == first.blocks.table.block_ids[:2]
+    assert second.blocks.table.block_ids[2] != first.blocks.table.block_ids[2]
+    assert (second.num_cached_tokens, space.num_hit_tokens, first.num_cached_tokens) == (4, 4, 0)
+
+
+def test_request_with_another_salt_shares_nothing(run, make_state):
+    space = BlockSpace(8, 2)
+    first = run(space, (1, 2, 3))
+    other = RequestState(Request("b", None, (1, 2, 3), SamplingParams(), cache_salt="mine"))
+    space.open(other)
+    space.admit(other)
+    assert space.try_reserve(other, 3)
+    assert not set(other.blocks.table.block_ids) & set(first.blocks.table.block_ids)
+
+
+def test_newest_token_runs_even_when_every_block_is_known(run, make_state):
+    space = BlockSpace(8, 2)
+    first = run(space, (1, 2, 3, 4))
+    space.take_operations()
+    state = make_state("b", (1, 2, 3, 4))
+    space.open(state)
+    assert space.admit(state)
+    assert state.num_computed_tokens == 3
+    shared = first.blocks.table.block_ids[1]
+    assert space.try_reserve(state, 4)
+    target = state.blocks.table.block_ids[1]
+    assert target != shared
+    assert (space.take_operations(), space.num_copies) == ((CopyBlock(shared, target),), 1)
+
+
+def test_request_gives_up_a_shared_block_for_whose_copy_there_is_no_room(run, make_state):
+    """A pool that just holds the longest request must hold it after a hit as well."""
+    space = BlockSpace(2, 2)
+    first = run(space, (1, 2, 3, 4))
+    space.close(first)
+    state = make_state("b", (1, 2, 3, 4))
+    space.open(state)
+    assert space.admit(state)
+    assert (state.num_computed_tokens, len(state.blocks.table.block_ids)) == (2, 1)
+    assert space.try_reserve(state, 4)
+
+
+def test_other_samples_wait_until_the_first_has_computed_the_prompt(run, make_state):
+    space = BlockSpace(8, 2, enable_prefix_caching=False)
+    first = run(space, (1, 2, 3, 4, 5), num_tokens=3)
+    second = RequestState(first.request, sample_index=1, first_sample=first)
+    space.open(second)
+    assert not space.admit(second)
+    assert space.try_reserve(first, 5)
+    first.num_computed_tokens = 5
+    assert space.admit(second)
+    assert second.num_computed_tokens == 4
+    assert second.blocks.table.block_ids == first.blocks.table.block_ids[:2]
+    assert space.num_forks == 1
+
+
+def test_who_writes_first_to_a_shared_block_copies_it(run):
+    space = BlockSpace(8, 4, enable_prefix_caching=False)
+    first = run(space, (1, 2, 3))
+    second = RequestState(first.request, sample_index=1, first_sample=first)
+    space.open(second)
+    assert space.admit(second)
+    (shared,) = first.blocks.table.block_ids
+    assert second.blocks.table.block_ids == [shared]
+    first.append(7)
+    assert space.try_reserve(first, 4)
+    assert first.blocks.table.block_ids != [shared], "the other still reads it"
+    assert space.try_reserve(second, 3)
+    assert second.blocks.table.block_ids == [shared], "nobody else holds it any more"
+    assert space.num_copies == 1
+
+
+def test_swapped_blocks_come_back_in_order_and_bit_by_bit(run):
+    space = BlockSpace(4, 2, num_swap_blocks=2)
+    state = run(space, (1, 2, 3))
+    before = tuple(state.blocks.table.block_ids)
+    state.move_to(RequestStatus.PREEMPTED)
+    assert space.preempt(state, by_swap=True)
+    assert space.take_operations()[0] == SwapOut(state, before)
+    state.append(5)
+    assert space.admit(state)
+    assert space.take_operations()[-1] == SwapIn(state, tuple(state.blocks.table.block_ids))
+    assert (state.num_computed_tokens, space.num_swapped_blocks) == (3, 0)
+
+
+def test_blocks_are_forgotten_before_somebody_else_writes_to_them(run, make_state):
+    space = BlockSpace(2, 2)
+    first = run(space, (1, 2, 3))
+    table = list(first.blocks.table.block_ids)
+    space.close(first)
+    assert space.take_operations() == (ForgetBlocks((table[1],)),), "the full block stays findable"
+    other = make_state("b", (5, 6, 7))
+    space.open(other)
+    assert space.admit(other)
+    assert space.try_reserve(other, 3)
+    assert space.take_operations() == (ForgetBlocks((table[0],)),)
+    assert space.num_evictions == 1
+
+
+def test_operations_are_handed_over_once(run):
+    space = BlockSpace(2, 2, enable_prefix_caching=False)
+    space.close(run(space, (1,)))
+    assert len(space.take_operations()) == 1
+    assert space.take_operations() == ()
