@@ -1,0 +1,85 @@
+"""Holds one schedule on the symbolic model to what each request gives alone, and every written value to its tokens."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from oracle.drive import Drive
+from oracle.errors import CheckFailed, InvariantViolation, MismatchError
+from oracle.lone_answer import SampleRun, Surroundings, answer_alone
+from oracle.scenario import Scenario
+from oracle.schedule_compare import compare_request
+from oracle.schedule_core import SYMBOLIC_TOKENIZER, requests_of, symbolic_core
+from oracle.symbolic import EOS_TOKEN_IDS, PrefixHash, logits_of
+from oracle.symbolic_runners import WrittenToken
+from refinfer.errors import RefinferError
+from refinfer.scheduler import RequestState
+
+SYMBOLIC_MODES = ("none", "static", "continuous", "paged")
+"""Ways of keeping values that the symbolic model has."""
+
+
+class _Prefix:
+    """What is kept of one request's tokens, followed as they come."""
+
+    def __init__(self) -> None:
+        self._hash = PrefixHash()
+        self._values: list[bytes] = []
+
+    def __call__(self, token_ids: Sequence[int], num_wanted: int) -> np.ndarray:
+        """Gives the logits after so many of the last tokens."""
+        values = self._values
+        for position in range(len(values), len(token_ids)):
+            values.append(self._hash.push(token_ids[position], position))
+        return logits_of(values[len(token_ids) - num_wanted : len(token_ids)])
+
+
+def symbolic_answers(scenario: Scenario) -> list[list[SampleRun]]:
+    """Gives what every sample of every request gives alone; no cache, no scheduler and no engine is asked."""
+    around = Surroundings(EOS_TOKEN_IDS, scenario.max_model_len, SYMBOLIC_TOKENIZER)
+    return [
+        [answer_alone(request, index, _Prefix(), around) for index in range(request.params.n)]
+        for request in requests_of(scenario)
+    ]
+
+
+def run_symbolic(scenario: Scenario, mode: str, expected: Sequence[Sequence[SampleRun]] | None = None) -> Drive:
+    """Runs a schedule, and holds it to its requests alone; gives the run, for its witness.
+
+    Raises:
+        CheckFailed: Something differs, or the engine raised an error.
+    """
+    drive = Drive(symbolic_core(scenario, mode), scenario, requests_of(scenario))
+    expected = symbolic_answers(scenario) if expected is None else expected
+    try:
+        drive.run()
+        check_written(drive.core.runner.written)  # type: ignore[attr-defined]  # a symbolic runner has it
+        for place, (driven, alone) in enumerate(zip(drive.driven, expected, strict=True)):
+            compare_request(driven, alone, SYMBOLIC_TOKENIZER, f"{mode}, request {place}")
+    except (MismatchError, InvariantViolation) as error:
+        raise CheckFailed(str(error)) from error
+    except (RefinferError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        message = f"{mode}: {type(error).__name__}: {error}"
+        raise CheckFailed(message) from error
+    return drive
+
+
+def check_written(written: Sequence[WrittenToken]) -> None:
+    """Holds what was kept of every token that ran to the tokens that its request has up to there.
+
+    Raises:
+        InvariantViolation: A token was run after something else than its own request's tokens before it.
+    """
+    values_by_state: dict[RequestState, list[bytes]] = {}
+    for state, position, value in written:
+        values = values_by_state.get(state)
+        if values is None:
+            prefix = PrefixHash()
+            values = [prefix.push(token_id, place) for place, token_id in enumerate(state.token_ids)]
+            values_by_state[state] = values
+        if values[position] != value:
+            message = (
+                f"request {state.request.request_id}, sample {state.sample_index}: what was read at position "
+                f"{position} was not what its own tokens wrote"
+            )
+            raise InvariantViolation(message, position=position)
