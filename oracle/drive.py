@@ -1,4 +1,4 @@
-"""Drives an engine's core through a schedule: arrivals, aborts, and whatever its scheduler does; keeps what came out."""
+"""Drives an engine's core through a schedule: arrivals, aborts, whatever its scheduler does; keeps what came out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -125,7 +125,7 @@ class Drive:
             driven.is_split = True
             return
         driven.rows[index].append(row.logits[-1])
-        text = driven.answers[index].output().text
+        text = driven.answers[index].text
         shown = driven.texts[index]
         if text is not None and shown is not None and not text.startswith(shown):
             message = f"request {driven.request.request_id}, sample {index}: {shown!r} was shown, and became {text!r}"

@@ -1,11 +1,22 @@
 """Engines for schedules: the shipped parts around a scheduler that follows a scenario's script."""
 
+from collections.abc import Sequence
+
+import torch
+
+from oracle.lone_answer import SampleRun, Surroundings, answer_alone
 from oracle.scenario import Scenario
 from oracle.scripted_scheduler import ScriptedScheduler
+from oracle.subjects import options_of
 from oracle.symbolic import EOS_TOKEN_IDS, SymbolicTokenizer
 from oracle.symbolic_runners import SymbolicContinuousRunner, SymbolicPagedRunner, SymbolicRecomputeRunner
+from refinfer.cache import CausalAttentionView
 from refinfer.cache.block_table import BlockTable
+from refinfer.config.engine_config import engine_config
+from refinfer.engine import LoadedModel
+from refinfer.engine.assembly import make_runner
 from refinfer.engine.core import EngineCore
+from refinfer.engine.model_input import RowLogits
 from refinfer.engine.model_runner import ModelRunner
 from refinfer.scheduler import BlockSpace, Request, RequestQueues, StaticScheduler
 
@@ -84,3 +95,34 @@ def _symbolic_runner(mode: str, space: BlockSpace | None) -> ModelRunner:
     if space is not None:
         return SymbolicPagedRunner(space.pool.num_blocks, space.block_size)
     return SymbolicRecomputeRunner() if mode == "none" else SymbolicContinuousRunner()
+
+
+def model_core(loaded: LoadedModel, scenario: Scenario, mode: str) -> EngineCore:
+    """Makes an engine over a model, in the mode of that name."""
+    config = engine_config(max_num_seqs=scenario.max_num_seqs, dtype=scenario.dtype, **options_of(mode))
+    space = block_space_of(scenario, loaded.name) if config.cache == "paged" else None
+    return EngineCore(
+        scheduler_of(scenario, space, is_static=config.cache in ("none", "static")),
+        make_runner(config, loaded.model, scenario.max_model_len, space),
+        eos_token_ids=frozenset(loaded.eos_token_ids),
+        max_model_len=scenario.max_model_len,
+        tokenizer=loaded.tokenizer,
+    )
+
+
+def samples_alone(loaded: LoadedModel, scenario: Scenario) -> list[list[SampleRun]]:
+    """Gives what each sample of every request gives alone, every token from one pass without a cache."""
+    around = Surroundings(frozenset(loaded.eos_token_ids), scenario.max_model_len, loaded.tokenizer)
+
+    def next_logits(token_ids: Sequence[int], num_wanted: int) -> RowLogits:
+        count = len(token_ids)
+        view = CausalAttentionView([count])
+        wanted = list(range(count - num_wanted, count))
+        logits = loaded.model.forward(torch.tensor(list(token_ids)), torch.arange(count), view, wanted)
+        rows: RowLogits = (logits if logits.dtype in (torch.float32, torch.float64) else logits.float()).numpy()
+        return rows
+
+    return [
+        [answer_alone(request, index, next_logits, around) for index in range(request.params.n)]
+        for request in requests_of(scenario)
+    ]

@@ -1,4 +1,4 @@
-"""What Hypothesis tries of schedules: deviations from one request in one chunk with ample room, simplest first."""
+"""What is tried of schedules: deviations from one request in one chunk with ample room, simplest first."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,28 +6,34 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from oracle.checkpoints import CheckpointSpec
+from oracle.choosers import Chooser, HypothesisChooser
 from oracle.engine_spec import EngineSpec, StepScript
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
+from refinfer.config.engine_config import PREEMPTIONS
 
 Draw = Callable[..., Any]
 """Gives a value of a strategy; Hypothesis's own type for it is one that the shape checks cannot read."""
 
 # Each tuple has the simplest value first, since a shrinking search moves there; repeats make a value likelier.
 _BLOCK_SIZES = (16, 8, 4, 4, 2, 2, 1, 3, 5, 32, 64)
-_BUDGETS = (256, 256, 16, 8, 5, 3, 2, 1)
+_BUDGETS = (256, 256, 256, 32, 16, 16, 8, 8, 5, 3, 1)
 _SPARE_BLOCKS = (None, None, 0, 1, 2, 4, 8)
 _SWAP_BLOCKS = (None, None, 0, 1, 3)
 _PLACEMENT_SEEDS = (None, 0, 1)
-_MAX_NUM_SEQS = (16, 16, 1, 2, 3, 4)
-_ARRIVALS = (0, 0, 0, 1, 2, 3, 5, 9)
-_ABORTS = (None,) * 8 + (0, 2, 4)
+_MAX_NUM_SEQS = (16, 16, 16, 1, 2, 3, 4)
+_ARRIVALS = (0, 0, 0, 0, 1, 2, 3, 6)
+_ABORTS = (None,) * 17 + (0, 2, 4)
 _SALTS = (None,) * 8 + ("", "salt")
-_NUM_SHARED_TOKENS = (0, 0, 4, 8, 3, 16, 40)
+_NUM_SHARED_TOKENS = (0, 0, 4, 8, 3, 16)
 _PREEMPTED = ((),) * 6 + ((0,), (1,), (0, 1))
 _CAPS = ((), (), (1,), (0,), (2, 1), (0, 1), (1, 0, 3), (3, 2, 1))
 _ADMITTED = (None, None, None, 0, 1, 2)
 _ROTATIONS = (0, 0, 1, 2)
+_SCHEDULINGS = ("running_first", "running_first", "prefill_first")
+_IS_CACHING = (False, True, True)
+_FLAGS = (False, True)
 
 _SETTINGS: tuple[dict[str, Any], ...] = (
     {"temperature": 1.0, "seed": 0},
@@ -58,50 +64,59 @@ _SETTINGS: tuple[dict[str, Any], ...] = (
 _TEXT_SETTINGS: tuple[dict[str, Any], ...] = ({"stop": ("e",)}, {"stop": ("a", "bc", " d")}, {"stop": ("é", "ab")})
 """Those that need a tokenizer."""
 
-MAX_SETTINGS = 3
-MAX_STEPS = 8
+MAX_SETTINGS = 2
+MAX_STEPS = 7
 MAX_REQUESTS = 6
-MAX_OWN_TOKENS = 20
+MAX_OWN_TOKENS = 16
 SYMBOLIC_ALPHABET = 4
 """Prompts are made of so many token ids, so that equal blocks at other places come up."""
 
-_MAX_TOKENS = (1, 2, 3, 4, 6, 9, 14)
+MAX_MODEL_REQUESTS = 4
+_MODEL_MAX_TOKENS = (1, 2, 3, 5, 1, 2, 3, 5, 8, 40)
+"""The last goes past the 32 positions of the smallest original length of a llama3 checkpoint."""
+
+_MAX_TOKENS = (1, 1, 2, 2, 3, 4, 5, 9)
 
 
-def sampling_specs(max_tokens: int, *, has_text: bool) -> st.SearchStrategy[SamplingSpec]:
-    """Draws the parameters of one request; the empty draw is greedy choice.
+_ALL_SETTINGS = _SETTINGS + _TEXT_SETTINGS
+_GREEDY = SamplingSpec()
+
+
+def choose_sampling(choose: Chooser, max_tokens: int, *, has_text: bool) -> SamplingSpec:
+    """Chooses the parameters of one request; the simplest is greedy choice.
 
     Args:
+        choose: Makes the choices.
         max_tokens: Most output tokens of the request, which bounds `min_tokens`.
         has_text: Whether stop strings can be looked for.
     """
-    settings = st.sampled_from(_SETTINGS + _TEXT_SETTINGS if has_text else _SETTINGS)
+    settings = _ALL_SETTINGS if has_text else _SETTINGS
+    values: dict[str, Any] = {}
+    for _ in choose.items(MAX_SETTINGS):
+        values |= choose.one_of(settings)
+    if "min_tokens" in values:
+        values["min_tokens"] = min(values["min_tokens"], max_tokens)
+    return SamplingSpec(**values) if values else _GREEDY
 
-    def merged(chosen: Sequence[dict[str, Any]]) -> SamplingSpec:
-        spec = SamplingSpec(**{name: value for own in chosen for name, value in own.items()})
-        return replace(spec, min_tokens=min(spec.min_tokens, max_tokens)) if spec.min_tokens else spec
 
-    return st.lists(settings, max_size=MAX_SETTINGS).map(merged)
-
-
-@st.composite
-def scheduled(draw: Draw, request: RequestSpec, earlier: Sequence[RequestSpec], *, has_text: bool) -> RequestSpec:
-    """Draws what a schedule adds to a request: parameters, a shared beginning, an abort, a salt.
+def choose_scheduled(
+    choose: Chooser, request: RequestSpec, earlier: Sequence[RequestSpec], *, has_text: bool
+) -> RequestSpec:
+    """Chooses what a schedule adds to a request: parameters, a shared beginning, an abort, a salt.
 
     Args:
-        draw: Gives drawn values; Hypothesis passes it.
+        choose: Makes the choices.
         request: The request.
         earlier: Requests before it, with whose first tokens it may begin.
         has_text: Whether stop strings can be looked for.
     """
-    num_shared = draw(st.sampled_from(_NUM_SHARED_TOKENS), label="num_shared_tokens") if earlier else 0
     shared: tuple[int, ...] = ()
+    num_shared = choose.one_of(_NUM_SHARED_TOKENS) if earlier else 0
     if num_shared:
-        shared = earlier[draw(st.integers(0, len(earlier) - 1), label="shared_with")].prompt_token_ids[:num_shared]
-    sampling = draw(sampling_specs(request.max_tokens, has_text=has_text), label="sampling")
-    abort_step = draw(st.sampled_from(_ABORTS), label="abort_step")
-    salt = draw(st.sampled_from(_SALTS), label="cache_salt")
-    if not (shared or sampling.named or abort_step is not None or salt is not None):
+        shared = choose.one_of(tuple(earlier)).prompt_token_ids[:num_shared]
+    sampling = choose_sampling(choose, request.max_tokens, has_text=has_text)
+    abort_step, salt = choose.one_of(_ABORTS), choose.one_of(_SALTS)
+    if not (shared or sampling != _GREEDY or abort_step is not None or salt is not None):
         return request
     return replace(
         request,
@@ -112,58 +127,90 @@ def scheduled(draw: Draw, request: RequestSpec, earlier: Sequence[RequestSpec], 
     )
 
 
-def engine_specs() -> st.SearchStrategy[EngineSpec]:
-    """Draws settings of an engine; the empty draw has blocks of 16, ample room, and shares nothing."""
-    return st.builds(
-        EngineSpec,
-        max_num_batched_tokens=st.sampled_from(_BUDGETS),
-        scheduling=st.sampled_from(("running_first", "running_first", "prefill_first")),
-        block_size=st.sampled_from(_BLOCK_SIZES),
-        num_spare_blocks=st.sampled_from(_SPARE_BLOCKS),
-        enable_prefix_caching=st.sampled_from((False, True, True)),
-        preemption=st.sampled_from(("recompute", "swap")),
-        num_swap_blocks=st.sampled_from(_SWAP_BLOCKS),
-        placement_seed=st.sampled_from(_PLACEMENT_SEEDS),
+def choose_engine(choose: Chooser) -> EngineSpec:
+    """Chooses settings of an engine; the simplest has blocks of 16, ample room, and shares nothing."""
+    return EngineSpec(
+        max_num_batched_tokens=choose.one_of(_BUDGETS),
+        scheduling=choose.one_of(_SCHEDULINGS),
+        block_size=choose.one_of(_BLOCK_SIZES),
+        num_spare_blocks=choose.one_of(_SPARE_BLOCKS),
+        enable_prefix_caching=choose.one_of(_IS_CACHING),
+        preemption=choose.one_of(PREEMPTIONS),
+        num_swap_blocks=choose.one_of(_SWAP_BLOCKS),
+        placement_seed=choose.one_of(_PLACEMENT_SEEDS),
     )
 
 
-def scripts() -> st.SearchStrategy[tuple[StepScript, ...]]:
-    """Draws a script for the scheduler; the empty draw leaves all to the policy."""
-    steps = st.builds(
-        StepScript,
-        recompute=st.sampled_from(_PREEMPTED),
-        swap=st.sampled_from(_PREEMPTED),
-        caps=st.sampled_from(_CAPS),
-        admit=st.sampled_from(_ADMITTED),
-        rotation=st.sampled_from(_ROTATIONS),
+def choose_script(choose: Chooser) -> tuple[StepScript, ...]:
+    """Chooses a script for the scheduler; the simplest leaves all to the policy."""
+    return tuple(
+        StepScript(
+            recompute=choose.one_of(_PREEMPTED),
+            swap=choose.one_of(_PREEMPTED),
+            caps=choose.one_of(_CAPS),
+            admit=choose.one_of(_ADMITTED),
+            rotation=choose.one_of(_ROTATIONS),
+        )
+        for _ in choose.items(MAX_STEPS)
     )
-    return st.lists(steps, max_size=MAX_STEPS).map(tuple)
 
 
-def symbolic_requests() -> st.SearchStrategy[RequestSpec]:
-    """Draws a short request over few tokens; the prompt is one choice, which keeps drawing and shrinking fast."""
-    return st.builds(
-        lambda prompt, max_tokens, ignore_eos, arrival: RequestSpec(
-            tuple(token_id % SYMBOLIC_ALPHABET for token_id in prompt), max_tokens, ignore_eos, arrival=arrival
-        ),
-        st.binary(min_size=1, max_size=MAX_OWN_TOKENS),
-        st.sampled_from(_MAX_TOKENS),
-        st.booleans(),
-        st.sampled_from(_ARRIVALS),
+def choose_symbolic_schedule(choose: Chooser) -> Scenario:
+    """Chooses a schedule for the symbolic model; the simplest is one request of one token, in one chunk, alone."""
+    requests: list[RequestSpec] = []
+    for _ in choose.items(MAX_REQUESTS, least=1):
+        request = RequestSpec(
+            choose.token_ids(SYMBOLIC_ALPHABET, MAX_OWN_TOKENS),
+            choose.one_of(_MAX_TOKENS),
+            choose.one_of(_FLAGS),
+            arrival=choose.one_of(_ARRIVALS),
+        )
+        requests.append(choose_scheduled(choose, request, requests, has_text=True))
+    return Scenario(
+        requests=tuple(requests),
+        max_num_seqs=choose.one_of(_MAX_NUM_SEQS),
+        checkpoint=None,
+        engine=choose_engine(choose),
+        script=choose_script(choose),
+        is_symbolic=True,
+    )
+
+
+def choose_model_schedule(choose: Chooser, checkpoints: Sequence[CheckpointSpec], *, batch_invariant: bool) -> Scenario:
+    """Chooses a schedule for one of some tiny models, some of its outputs long enough to leave a RoPE band."""
+    spec = choose.one_of(checkpoints)
+    requests: list[RequestSpec] = []
+    for _ in choose.items(MAX_MODEL_REQUESTS, least=1):
+        request = RequestSpec(
+            choose.token_ids(SYMBOLIC_ALPHABET, MAX_OWN_TOKENS),
+            choose.one_of(_MODEL_MAX_TOKENS),
+            choose.one_of(_FLAGS),
+            arrival=choose.one_of(_ARRIVALS),
+        )
+        requests.append(choose_scheduled(choose, request, requests, has_text=spec.with_tokenizer))
+    return Scenario(
+        requests=tuple(requests),
+        max_num_seqs=choose.one_of(_MAX_NUM_SEQS),
+        batch_invariant=batch_invariant,
+        checkpoint=spec,
+        engine=choose_engine(choose),
+        script=choose_script(choose),
     )
 
 
 @st.composite
 def symbolic_schedules(draw: Draw) -> Scenario:
-    """Draws a schedule for the symbolic model; the empty draw is one request of one token, in one chunk, alone."""
+    """Draws a schedule for the symbolic model."""
+    return choose_symbolic_schedule(HypothesisChooser(draw))
+
+
+@st.composite
+def with_schedule(draw: Draw, scenarios: st.SearchStrategy[Scenario]) -> Scenario:
+    """Draws a schedule for requests that were drawn before; the empty draw leaves them as they are."""
+    choose = HypothesisChooser(draw)
+    scenario = draw(scenarios)
+    has_text = scenario.checkpoint is not None and scenario.checkpoint.with_tokenizer
     requests: list[RequestSpec] = []
-    for request in draw(st.lists(symbolic_requests(), min_size=1, max_size=MAX_REQUESTS), label="requests"):
-        requests.append(draw(scheduled(request, tuple(requests), has_text=True)))
-    return Scenario(
-        requests=tuple(requests),
-        max_num_seqs=draw(st.sampled_from(_MAX_NUM_SEQS), label="max_num_seqs"),
-        checkpoint=None,
-        engine=draw(engine_specs(), label="engine"),
-        script=draw(scripts(), label="script"),
-        is_symbolic=True,
-    )
+    for request in scenario.requests:
+        requests.append(choose_scheduled(choose, request, requests, has_text=has_text))
+    return replace(scenario, requests=tuple(requests), engine=choose_engine(choose), script=choose_script(choose))

@@ -18,7 +18,9 @@ def features_of(drive: Drive) -> set[str]:
     """Gives the features and pairs that a run had."""
     stats = drive.core.stats()
     driven = [own for own in drive.driven if own.states]
-    preemptions = drive.core.scheduler.preemptions if isinstance(drive.core.scheduler, ScriptedScheduler) else []
+    scheduler = drive.core.scheduler
+    is_scripted = isinstance(scheduler, ScriptedScheduler)
+    preemptions, hit = (scheduler.preemptions, scheduler.hit) if is_scripted else ([], set())
     is_seen_by_name = {
         "preemption": stats.num_preemptions,
         "swap": stats.num_swaps,
@@ -29,17 +31,16 @@ def features_of(drive: Drive) -> set[str]:
         "abort": any(own.was_aborted for own in driven),
         "fork": stats.num_forks,
         "seed × chunk": any(own.is_split and own.request.params.seed is not None for own in driven),
-        "n × hit × preemption": any(len(own.states) > 1 and _was_hit(own) and _was_preempted(own) for own in driven),
+        "n × hit × preemption": any(
+            len(own.states) > 1 and not hit.isdisjoint(own.states) and _was_preempted(own) for own in driven
+        ),
         "prompt_logprobs × chunk × hit": any(
-            own.request.params.prompt_logprobs is not None and own.is_split and _was_hit(own) for own in driven
+            own.request.params.prompt_logprobs is not None and own.is_split and not hit.isdisjoint(own.states)
+            for own in driven
         ),
         "full swap → recompute": any(own.wanted_swap and own.num_lost_tokens for own in preemptions),
     }
     return {name for name, is_seen in is_seen_by_name.items() if is_seen}
-
-
-def _was_hit(own: DrivenRequest) -> bool:
-    return any(state.num_cached_tokens for state in own.states)
 
 
 def _was_preempted(own: DrivenRequest) -> bool:

@@ -37,6 +37,7 @@ class ScriptedScheduler(ContinuousScheduler):
 
     Attributes:
         preemptions: Every preemption so far, the policy's own included.
+        hit: Requests that found tokens in the prefix cache, when they first came in or when they came back.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class ScriptedScheduler(ContinuousScheduler):
         )
         self._script = iter(script)
         self.preemptions: list[Preemption] = []
+        self.hit: set[RequestState] = set()
 
     def schedule(self) -> SchedulerOutput:
         """Decides who runs in the next step, and with how many tokens."""
@@ -69,6 +71,18 @@ class ScriptedScheduler(ContinuousScheduler):
         step.run()
         step.admit(self._max_num_seqs)
         return step.output()
+
+    def admit(self) -> bool:
+        """Lets the first of those that wait run, and takes note of what it found in the prefix cache."""
+        state, num_hit_tokens = self.waiting[0], self._num_hit_tokens
+        is_admitted = super().admit()
+        if self._num_hit_tokens > num_hit_tokens:
+            self.hit.add(state)
+        return is_admitted
+
+    @property
+    def _num_hit_tokens(self) -> int:
+        return 0 if self.blocks is None else self.blocks.num_hit_tokens
 
     def preempt(self, state: RequestState, *, by_swap: bool) -> str:
         """Sends a request back to those that wait, and takes note of it."""

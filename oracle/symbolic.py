@@ -48,7 +48,11 @@ class PrefixHash:
 
 def logits_of(values: Sequence[bytes]) -> np.ndarray:
     """Gives the logits that follow from what was kept of some tokens, (tokens, vocab) in float32."""
-    rows: np.ndarray = _logits_by_row()[[value[0] | value[1] << 8 for value in values]]
+    table = _logits_by_row()
+    if len(values) == 1:  # the usual case, and five times as fast
+        row = values[0][0] | values[0][1] << 8
+        return table[row : row + 1]
+    rows: np.ndarray = table[[value[0] | value[1] << 8 for value in values]]
     return rows
 
 
@@ -57,7 +61,9 @@ def _logits_by_row() -> np.ndarray:
     """Raw bits of a counted generator, whose stream numpy keeps from release to release."""
     raw = Philox(key=np.array([0, 1], dtype=np.uint64)).random_raw(_NUM_ROWS * VOCAB_SIZE)
     levels = (raw >> np.uint64(32)) % np.uint64(_LEVELS)
-    return (levels.astype(np.float32) / 32 - 4).reshape(_NUM_ROWS, VOCAB_SIZE)
+    table = (levels.astype(np.float32) / 32 - 4).reshape(_NUM_ROWS, VOCAB_SIZE)
+    table.setflags(write=False)
+    return table
 
 
 class SymbolicTokenizer(Tokenizer):
