@@ -18,6 +18,7 @@ def features_of(drive: Drive) -> set[str]:
     """Gives the features and pairs that a run had."""
     stats = drive.core.stats()
     driven = [own for own in drive.driven if own.states]
+    split = [own for own in driven if own.is_split]
     scheduler = drive.core.scheduler
     is_scripted = isinstance(scheduler, ScriptedScheduler)
     preemptions, hit = (scheduler.preemptions, scheduler.hit) if is_scripted else ([], set())
@@ -30,13 +31,12 @@ def features_of(drive: Drive) -> set[str]:
         "eviction": stats.num_evicted_blocks,
         "abort": any(own.was_aborted for own in driven),
         "fork": stats.num_forks,
-        "seed × chunk": any(own.is_split and own.request.params.seed is not None for own in driven),
+        "seed × chunk": any(own.request.params.seed is not None for own in split),
         "n × hit × preemption": any(
             len(own.states) > 1 and not hit.isdisjoint(own.states) and _was_preempted(own) for own in driven
         ),
         "prompt_logprobs × chunk × hit": any(
-            own.request.params.prompt_logprobs is not None and own.is_split and not hit.isdisjoint(own.states)
-            for own in driven
+            own.request.params.prompt_logprobs is not None and not hit.isdisjoint(own.states) for own in split
         ),
         "full swap → recompute": any(own.wanted_swap and own.num_lost_tokens for own in preemptions),
     }

@@ -32,15 +32,17 @@ class PrefixHash:
 
     Args:
         values: What is kept of the tokens before, in order.
+        salt: The request's cache salt, which is part of all that is kept: sharing between salts shows.
     """
 
-    def __init__(self, values: Sequence[bytes] = ()) -> None:
+    def __init__(self, values: Sequence[bytes] = (), salt: str | None = None) -> None:
         self._hash = blake2b(b"".join(values), digest_size=HASH_BYTES)
+        self._salt = b"" if salt is None else b"salt " + salt.encode()
 
     def push(self, token_id: int, position: int) -> bytes:
         """Takes the next token; gives what is kept of it."""
         own = self._hash.copy()
-        own.update((token_id << 32 | position).to_bytes(HASH_BYTES, "little"))
+        own.update((token_id << 32 | position).to_bytes(HASH_BYTES, "little") + self._salt)
         value = own.digest()
         self._hash.update(value)
         return value

@@ -25,8 +25,8 @@ EFFECTS_IN_ONE_OF = 8
 class _Prefix:
     """What is kept of one request's tokens, followed as they come."""
 
-    def __init__(self) -> None:
-        self._hash = PrefixHash()
+    def __init__(self, salt: str | None) -> None:
+        self._hash = PrefixHash(salt=salt)
         self._values: list[bytes] = []
 
     def __call__(self, token_ids: Sequence[int], num_wanted: int) -> np.ndarray:
@@ -41,7 +41,7 @@ def symbolic_answers(scenario: Scenario) -> list[list[SampleRun]]:
     """Gives what every sample of every request gives alone; no cache, no scheduler and no engine is asked."""
     around = Surroundings(EOS_TOKEN_IDS, scenario.max_model_len, SYMBOLIC_TOKENIZER)
     return [
-        [answer_alone(request, index, _Prefix(), around) for index in range(request.params.n)]
+        [answer_alone(request, index, _Prefix(request.cache_salt), around) for index in range(request.params.n)]
         for request in requests_of(scenario)
     ]
 
@@ -89,7 +89,7 @@ def check_written(written: Sequence[WrittenToken]) -> None:
     for state, position, value in written:
         values = values_by_state.get(state)
         if values is None:
-            prefix = PrefixHash()
+            prefix = PrefixHash(salt=state.request.cache_salt)
             values = [prefix.push(token_id, place) for place, token_id in enumerate(state.token_ids)]
             values_by_state[state] = values
         if values[position] != value:

@@ -53,7 +53,7 @@ class _SymbolicRunner:
                 f"position {start}, and nobody has written it"
             )
             raise InvariantViolation(message, position=missing)
-        prefix = PrefixHash(kept)  # type: ignore[arg-type]  # none of them is None
+        prefix = PrefixHash(kept, state.request.cache_salt)  # type: ignore[arg-type]  # none of them is None
         values = []
         for position in range(start, start + row.num_scheduled_tokens):
             value = prefix.push(state.token_ids[position], position)
@@ -69,7 +69,7 @@ class SymbolicRecomputeRunner(_SymbolicRunner):
         """Runs all tokens of every row."""
         logits = []
         for row in rows:
-            prefix = PrefixHash()
+            prefix = PrefixHash(salt=row.state.request.cache_salt)
             values = [prefix.push(token_id, place) for place, token_id in enumerate(row.state.token_ids)]
             self.written.extend((row.state, place, value) for place, value in enumerate(values))
             logits.append(logits_of(values[len(values) - row.num_logits :]))
