@@ -17,6 +17,7 @@ from oracle.reference_properties import (
     check_stopping,
     check_witness_logits,
 )
+from oracle.schedule_properties import check_schedules
 from oracle.subjects import MODES
 from oracle.text_properties import check_text
 
@@ -117,6 +118,11 @@ PROPERTIES = (
         "bits",
         "Is every row of logits the same bit for bit, in every mode, company, order and chunking?",
         check_bits,
+    ),
+    Property(
+        "schedules",
+        "Does a request give in any schedule what it gives alone, without a cache?",
+        check_schedules,
     ),
     Property("order", "Does the order of arrival change nothing?", check_order),
     Property("stopping", "Does every request end where it should, for the reason it says?", check_stopping),
