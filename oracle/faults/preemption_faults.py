@@ -2,7 +2,7 @@
 
 from oracle.faults.registry import Area, one_replacement
 from refinfer.scheduler import BlockSpace, DropSwapped, RequestQueues, RequestState, SwapIn, SwapOut
-from refinfer.scheduler.held_blocks import held_blocks
+from refinfer.scheduler.request import held_blocks
 
 _preempt_blocks = BlockSpace.preempt
 _preempt = RequestQueues.preempt

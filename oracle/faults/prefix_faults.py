@@ -6,7 +6,7 @@ from oracle.faults.registry import Area, one_replacement
 from refinfer.cache.prefix import PrefixCursor, PrefixMap
 from refinfer.cache.prefix_tree import PrefixNode, PrefixRoot, PrefixTree
 from refinfer.scheduler import BlockSpace, RequestState
-from refinfer.scheduler.held_blocks import held_blocks
+from refinfer.scheduler.request import held_blocks
 
 _match = PrefixMap.match
 _publish = PrefixMap.publish
