@@ -54,12 +54,13 @@ class Case:
     Args:
         scenario: What runs.
         folder: The checkpoint, for a scenario that generates none.
+        num_chunkings: In how many ways the property `bits` cuts requests into chunks, besides the drawn one.
 
     Raises:
         ScenarioError: The scenario names no checkpoint and no folder was given.
     """
 
-    def __init__(self, scenario: Scenario, folder: Path | None = None) -> None:
+    def __init__(self, scenario: Scenario, folder: Path | None = None, *, num_chunkings: int = 2) -> None:
         if scenario.checkpoint is not None:
             self._generated = _generate(scenario.checkpoint)
             folder = self._generated.path
@@ -68,6 +69,7 @@ class Case:
             raise ScenarioError(message)
         self.scenario = scenario
         self.folder = folder
+        self.num_chunkings = num_chunkings
         self._subjects: dict[tuple[str, bool], RefinferSubject] = {}
         self._loaded_by_manner: dict[bool, LoadedModel] = {}
         self._lone_logits_by_index: dict[int, torch.Tensor] = {}

@@ -44,6 +44,7 @@ class CheckSettings:
         properties: The rows.
         shrink: Whether to search for the smallest failing case.
         stop_at_failure: Whether the first failed check ends the run.
+        num_chunkings: In how many ways `bits` cuts requests into chunks.
     """
 
     modes: tuple[str, ...]
@@ -55,6 +56,7 @@ class CheckSettings:
     properties: tuple[Property, ...] = PROPERTIES
     shrink: bool = True
     stop_at_failure: bool = False
+    num_chunkings: int = 2
 
 
 class Checker:
@@ -135,7 +137,7 @@ class Checker:
             raise StopDrawing
         if self._is_repetitive(scenario):
             return
-        case = Case(scenario, self._settings.folder)
+        case = self._case(scenario)
         for (name, mode), cell in self.cells.items():
             prop = self._property(name)
             if scenario.dtype not in prop.dtypes or cell.failure is not None or self._is_over():
@@ -167,7 +169,10 @@ class Checker:
             cell.failure = search.run(self._settings.strategy, num_examples=self._num_draws, seed=self._settings.seed)
 
     def _observe(self, prop: Property, scenario: Scenario, mode: str) -> None:
-        observe(prop, Case(scenario, self._settings.folder), mode)
+        observe(prop, self._case(scenario), mode)
+
+    def _case(self, scenario: Scenario) -> Case:
+        return Case(scenario, self._settings.folder, num_chunkings=self._settings.num_chunkings)
 
     def _property(self, name: str) -> Property:
         return next(prop for prop in self._settings.properties if prop.name == name)

@@ -8,9 +8,6 @@ from oracle.errors import LogitsMismatch
 from oracle.observation import Observation
 from oracle.subjects import RequestRecord
 
-NUMS_OF_CHUNKS = (1, 4)
-"""Into how many chunks `bits` cuts each request, prompt and output together, besides the drawn cuts."""
-
 
 def check_alone_equals_batched(case: Case, mode: str) -> Observation:
     """Holds each request of a batch to the same request run by itself."""
@@ -70,10 +67,19 @@ def check_bits(case: Case, mode: str) -> Observation:
         observation.num_schedules += observation.witnessed
         if mode == "continuous":
             _see_chunks(observation, case, own_order, None)
-    for num_chunks in NUMS_OF_CHUNKS if mode == "continuous" else ():
+    for num_chunks in nums_of_chunks(case) if mode == "continuous" else ():
         turn = num_chunks % len(order)
         _see_chunks(observation, case, order[turn:] + order[:turn], num_chunks)
     return observation
+
+
+def nums_of_chunks(case: Case) -> range:
+    """Gives into how many chunks `bits` cuts each request, prompt and output together, besides the drawn cuts.
+
+    No more than the longest request can have; a larger number would be the same run again.
+    """
+    most = max(len(request.prompt_token_ids) + request.max_tokens for request in case.scenario.requests)
+    return range(1, min(most, case.num_chunkings + 1))
 
 
 def _see_chunks(observation: Observation, case: Case, order: tuple[int, ...], num_chunks: int | None) -> None:

@@ -26,7 +26,7 @@ _EOS_STRIDES = (0, 11, 5, 3)
 """Every so many-th token id ends a request, so that some rows end early; 0 for none."""
 
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
-"""Hypothesis favours the first of a list, so that float32, where most properties bite, comes up in half of the runs."""
+"""The first is drawn twice as often: float32, where most properties bite."""
 
 _IS_INVARIANT = (True, True, True, False)
 _ARRIVALS = (0, 0, 1, 2, 4)
@@ -37,10 +37,13 @@ _STORED_DTYPES = ("float32", "bfloat16", "float16", "float64")
 """What lies in the files; the subject and both oracles widen or round it by themselves."""
 
 MAX_PROMPT_TOKENS = 40
-NUM_LONG_PROMPT_TOKENS = 300
+NUM_LONG_PROMPT_TOKENS = 270
 """Now and then a prompt is repeated until it has as many: past position 256 bfloat16 has no odd integers."""
 
-MAX_OUTPUT_TOKENS = 10
+MAX_OUTPUT_TOKENS_AFTER_LONG_PROMPT = 3
+"""Without a cache each of them costs a pass over the whole prompt."""
+
+MAX_OUTPUT_TOKENS = 8
 MAX_REQUESTS = 5
 
 
@@ -101,6 +104,7 @@ def requests(
     prompt = draw(st.lists(token_ids, min_size=1, max_size=max_prompt_tokens), label="prompt")
     if num_long_prompt_tokens and draw(st.sampled_from(_IS_LONG), label="is_long"):
         prompt = (prompt * num_long_prompt_tokens)[:num_long_prompt_tokens]
+        max_tokens = min(max_tokens, MAX_OUTPUT_TOKENS_AFTER_LONG_PROMPT)
     positions = st.integers(1, max(1, len(prompt) - 1))
     cuts = draw(st.sets(positions, max_size=3), label="cuts") if len(prompt) > 1 else set()
     return RequestSpec(
@@ -119,7 +123,7 @@ def scenarios(draw: Draw, dtypes: tuple[str, ...] = _DTYPES) -> Scenario:
     one_request = requests(spec.vocab_size, MAX_PROMPT_TOKENS, MAX_OUTPUT_TOKENS, NUM_LONG_PROMPT_TOKENS)
     return Scenario(
         requests=tuple(draw(st.lists(one_request, min_size=1, max_size=MAX_REQUESTS), label="requests")),
-        dtype=draw(st.sampled_from(dtypes), label="dtype"),
+        dtype=draw(st.sampled_from((dtypes[0], *dtypes)), label="dtype"),
         max_num_seqs=draw(st.sampled_from((16, 1, 2, 3)), label="max_num_seqs"),
         batch_invariant=draw(st.sampled_from(_IS_INVARIANT), label="batch_invariant"),
         texts=tuple(draw(st.lists(texts(), max_size=3), label="texts")) if spec.with_tokenizer else (),

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import jaxtyping
 import pytest
@@ -57,6 +59,22 @@ def pytest_runtest_setup() -> None:
 @pytest.fixture
 def _without_shape_checks():
     """As outside of tests: what the shape checks would say, the code says itself."""
+    with _shape_checks_off():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_shape_checks_in_marked_modules(request):
+    """As outside of tests, in whole files that compare numbers at length: the checks would double their time."""
+    is_marked = request.node.get_closest_marker("without_shape_checks") is not None
+    with _shape_checks_off() if is_marked else nullcontext():
+        yield
+
+
+@contextmanager
+def _shape_checks_off() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", os.environ.get("JAXTYPING_DISABLE", "0"))

@@ -59,6 +59,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     check.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default: %(default)s)")
     check.add_argument("--threads", type=positive, help="how many (default: 1; with --model what torch takes)")
     check.add_argument(
+        "--chunkings",
+        type=positive,
+        default=2,
+        metavar="N",
+        help="in how many ways `bits` cuts requests into chunks, besides the drawn one (default: %(default)s)",
+    )
+    check.add_argument(
         "--digests", type=Path, metavar="FILE", help="write a digest of each row of logits there, for `digests`"
     )
     check.add_argument("--json", type=Path, metavar="FILE", help="write the whole report there")
@@ -90,6 +97,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         seed=options.seed,
         time_budget=options.time_budget,
         properties=chosen_properties(options.properties),
+        num_chunkings=options.chunkings,
     )
     if folder is None:
         _require_sensitive_checkpoints()

@@ -1,13 +1,20 @@
 """Planted bugs by name: each is one that engines shipped, and each must be caught."""
 
 from oracle.faults import (
+    block_faults,
     cache_faults,
+    ending_faults,
     loader_faults,
     mask_faults,
     model_faults,
     numerics_faults,
+    paged_faults,
+    picking_faults,
     position_faults,
+    preemption_faults,
+    prefix_faults,
     sampling_faults,
+    scheduler_faults,
     text_faults,
 )
 from oracle.faults.registry import Area, Fault
@@ -23,6 +30,13 @@ FAULTS = {
         sampling_faults,
         text_faults,
         numerics_faults,
+        block_faults,
+        prefix_faults,
+        scheduler_faults,
+        preemption_faults,
+        paged_faults,
+        picking_faults,
+        ending_faults,
     )
     for fault in module.FAULTS
 }

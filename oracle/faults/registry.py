@@ -30,6 +30,14 @@ class Area(StrEnum):
     SAMPLING = "sampling"
     TEXT = "text"
     NUMERICS = "numerics"
+    BLOCKS = "blocks"
+    PREFIXES = "prefixes"
+    SCHEDULER = "scheduler"
+    PREEMPTION = "preemption"
+    PAGED = "paged"
+    STOPPING = "stopping"
+    STREAMING = "streaming"
+    ABORT = "abort"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from refinfer.attention_layout import AttentionLayout, whole_tiles
@@ -106,7 +106,7 @@ class GatherAttentionView(_PagedView):
         return torch.cat(outputs)
 
 
-def _rectangle(prefix: Keys, new: Keys) -> DenseKeys:
+def _rectangle(prefix: Float[Tensor, "prefix kv_heads head_dim"], new: Keys) -> DenseKeys:
     """Lays out a prefix and the new tokens behind it, and zeros in what is left of the last tile."""
     num_tokens, num_kv_heads, head_dim = len(prefix) + len(new), *new.shape[1:]
     dense = new.new_zeros(1, num_kv_heads, whole_tiles(num_tokens), head_dim)

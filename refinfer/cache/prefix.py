@@ -133,11 +133,10 @@ class PrefixMap:
         size = self._block_size
         if num_computed_tokens < (cursor.num_blocks + 1) * size:
             return
-        num_full = num_computed_tokens // size
-        _check_computed(num_computed_tokens, len(token_ids), len(block_ids), size)
+        self._check_computed(num_computed_tokens, len(token_ids), len(block_ids))
         walked = []
         parent: PrefixRoot = cursor.node or self._tree.root((self._model_key, salt))
-        for index in range(cursor.num_blocks, num_full):
+        for index in range(cursor.num_blocks, num_computed_tokens // size):
             own = tuple(token_ids[index * size : (index + 1) * size])
             node = self._tree.child(parent, own)
             if node is None:
@@ -191,6 +190,15 @@ class PrefixMap:
             message = f"blocks {sorted(block_ids)} are published and {pinned} are pinned; each needs the other"
             raise BlockAccountingError(message, published=block_ids, pinned=pinned)
 
+    def _check_computed(self, num_computed_tokens: int, num_tokens: int, num_blocks: int) -> None:
+        num_full = num_computed_tokens // self._block_size
+        if num_computed_tokens > num_tokens or num_full > num_blocks:
+            message = (
+                f"{num_computed_tokens} tokens in blocks of {self._block_size} cannot be computed; "
+                f"the request has {num_tokens} tokens and {num_blocks} blocks"
+            )
+            raise InvariantError(message, num_computed_tokens=num_computed_tokens)
+
     def _is_under_idle(self, node: PrefixNode) -> bool:
         parent = node.parent
         while isinstance(parent, PrefixNode):
@@ -198,12 +206,3 @@ class PrefixMap:
                 return True
             parent = parent.parent
         return False
-
-
-def _check_computed(num_computed_tokens: int, num_tokens: int, num_blocks: int, block_size: int) -> None:
-    if num_computed_tokens > num_tokens or num_computed_tokens // block_size > num_blocks:
-        message = (
-            f"{num_computed_tokens} tokens in blocks of {block_size} cannot be computed; "
-            f"the request has {num_tokens} tokens and {num_blocks} blocks"
-        )
-        raise InvariantError(message, num_computed_tokens=num_computed_tokens)

@@ -62,10 +62,10 @@ def inverse_cdf_token_id(probabilities: Probabilities, uniform: float) -> int:
         probabilities: At least 0 each; their sum is taken as it comes out.
         uniform: At least 0 and below 1.
     """
-    cumulative = np.cumsum(probabilities)
+    cumulative = probabilities.cumsum()
     total = cumulative[-1]
-    token_id = np.searchsorted(cumulative, uniform * total, side="right")
-    last_token_id = np.searchsorted(cumulative, total, side="left")
+    token_id = cumulative.searchsorted(uniform * total, side="right")
+    last_token_id = cumulative.searchsorted(total, side="left")
     return int(min(token_id, last_token_id))
 
 

@@ -17,6 +17,8 @@ REFERENCE = "oracle/reference.py"
 
 BARRED_BY_PATH = {
     "oracle/witness.py": {"refinfer", "torch", "transformers"},
+    "refinfer/cache/block_": {"torch", "numpy"},
+    "refinfer/cache/prefix": {"torch", "numpy"},
     "refinfer/scheduler/": {"torch", "numpy"},
 }
 """What the files whose path begins like this do not import, though a storey would let them."""

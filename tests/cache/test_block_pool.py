@@ -125,6 +125,7 @@ class BlockPoolLife(RuleBasedStateMachine):
 
 
 TestBlockPoolLife = BlockPoolLife.TestCase
+TestBlockPoolLife.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=30)
 
 
 def test_pool_hands_out_the_lowest_blocks_first_and_the_last_released_next():

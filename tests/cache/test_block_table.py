@@ -1,7 +1,7 @@
 """The block table, beside a plain model: the list of its slots."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -80,6 +80,7 @@ class BlockTableLife(RuleBasedStateMachine):
 
 
 TestBlockTableLife = BlockTableLife.TestCase
+TestBlockTableLife.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=30)
 
 
 @given(num_tokens=st.integers(0, 300), block_size=st.integers(1, 64))

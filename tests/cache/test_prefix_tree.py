@@ -44,8 +44,8 @@ def test_child_that_begins_needs_all_tokens_to_agree(tree):
     assert root.child_that_begins((2, 3)).token_ids == (2, 3, 1)
     assert root.child_that_begins((2, 3, 4)).block_id == 2
     assert root.child_that_begins((2, 5)).block_id == 0
-    for token_ids in [(2, 4), (3,), (0,), (2, 3, 4, 0)]:
-        assert root.child_that_begins(token_ids) is None
+    for others in [(2, 4), (3,), (0,), (2, 3, 4, 0)]:
+        assert root.child_that_begins(others) is None
 
 
 def test_leaves_come_by_last_use(tree):

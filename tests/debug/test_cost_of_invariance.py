@@ -7,6 +7,8 @@ import pytest
 from debug.cost_of_invariance import main
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
 
+pytestmark = pytest.mark.without_shape_checks
+
 ROW = re.compile(r"float32\s+│\s+([\d.]+)\s+│\s+([\d.]+)\s+│\s+([\d.]+)")
 
 

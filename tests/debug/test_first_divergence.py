@@ -10,6 +10,8 @@ from debug.first_divergence import DEMONSTRATION, EXIT_AGREES, EXIT_PARTS, EXIT_
 from oracle.case import Case
 from oracle.faults import FAULTS
 
+pytestmark = pytest.mark.without_shape_checks
+
 LAYER = "model.layers.0"
 ATTENTION = f"{LAYER}.self_attn"
 

@@ -1,5 +1,6 @@
 """The continuous cache: one growing run for each request, against the reference, the witness, and itself."""
 
+import pytest
 from hypothesis import given, settings
 
 from oracle.case import Case
@@ -12,6 +13,8 @@ from oracle.reference_properties import (
     check_witness_logits,
 )
 from oracle.strategies import scenarios
+
+pytestmark = pytest.mark.without_shape_checks
 
 FEW = settings(max_examples=max(5, settings().max_examples // 4))
 """`python -m oracle check` draws hundreds; here the shape checks run as well, and each case costs more."""

@@ -20,6 +20,8 @@ from oracle.scenario import RequestSpec, Scenario
 from oracle.strategies import scenarios
 from oracle.tolerances import FLOAT64_BOUND
 
+pytestmark = pytest.mark.without_shape_checks
+
 HALF_DTYPES = ("bfloat16", "float16")
 
 FEW = settings(max_examples=max(5, settings().max_examples // 4))

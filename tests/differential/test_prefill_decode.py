@@ -15,6 +15,8 @@ from oracle.strategies import scenarios
 from refinfer import load_model
 from refinfer.cache import ContinuousCache
 
+pytestmark = pytest.mark.without_shape_checks
+
 FEW = settings(max_examples=max(5, settings().max_examples // 4))
 """`python -m oracle check` draws hundreds; here the shape checks run as well, and each case costs more."""
 

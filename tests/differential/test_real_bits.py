@@ -1,6 +1,6 @@
 """SmolLM2 in the invariant manner: 24 requests in random schedules give the bits that each gives alone.
 
-Needs the fetched model. Without the checks of shapes, `JAXTYPING_DISABLE=1`, it is much faster.
+Needs the fetched model.
 """
 
 import sys
@@ -13,7 +13,7 @@ from oracle.subjects import RefinferSubject
 from refinfer.errors import CheckpointError
 from refinfer.hub import resolve_model
 
-pytestmark = pytest.mark.real_model
+pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks]
 
 NUM_REQUESTS, NUM_SCHEDULES = 24, 10
 MAX_TOKENS = 70

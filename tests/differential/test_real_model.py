@@ -1,7 +1,6 @@
 """SmolLM2 in every mode, against Hugging Face: bits of one pass, greedy tokens alone and in company, errors.
 
 Needs the fetched model, takes many minutes on two cores, and shows its figures as it goes.
-Without the checks of shapes, `JAXTYPING_DISABLE=1`, it is much faster.
 """
 
 import os
@@ -26,7 +25,7 @@ from refinfer.errors import CheckpointError
 from refinfer.hub import resolve_model
 from refinfer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.real_model
+pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks]
 
 NUM_TOKENS = 64
 

@@ -1,5 +1,7 @@
 """Steps of the engine's core: what a plain loop over each request alone would give, whatever happens on the way."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,12 +15,12 @@ from refinfer.engine.core import EngineCore
 from refinfer.engine.engine import make_states
 from refinfer.errors import InvariantError, NoTokenLeftError
 from refinfer.sampling import FinishReason, SampleContext, SamplingParams, finish, sample_token
-from refinfer.scheduler import BlockSpace, ContinuousScheduler, Request, StaticScheduler
+from refinfer.scheduler import BlockSpace, ContinuousScheduler, Request, RequestQueues, StaticScheduler
 
 MAX_MODEL_LEN = 12
 EOS = frozenset({7})
 NO_EOS: frozenset[int] = frozenset()
-CHOICES = {
+CHOICES: dict[str, dict[str, Any]] = {
     "paged": {},
     "paged-tight-recompute": {"num_blocks": 8, "max_num_batched_tokens": 5},
     "paged-tight-swap": {"num_blocks": 8, "preemption": "swap", "max_num_batched_tokens": 7},
@@ -123,7 +125,7 @@ class EngineLife(RuleBasedStateMachine):
             space = BlockSpace(
                 num_blocks, block_size, enable_prefix_caching=enable_prefix_caching, num_swap_blocks=num_blocks // 2
             )
-        scheduler = StaticScheduler(max_num_seqs)
+        scheduler: RequestQueues = StaticScheduler(max_num_seqs)
         if cache != "static":
             scheduler = ContinuousScheduler(
                 max_num_seqs,
@@ -225,7 +227,9 @@ real_requests = st.lists(
 @settings(deadline=None, max_examples=max(5, settings().max_examples // 10))
 @given(members=real_requests, max_num_seqs=st.integers(1, 4), eos=st.frozensets(st.integers(0, 28), max_size=8))
 @pytest.mark.parametrize("way", CHOICES)
-def test_mixed_batch_equals_singleton_token_ids(model, new_core, states_of, way, members, max_num_seqs, eos):
+def test_mixed_batch_equals_singleton_token_ids(  # noqa: PLR0917 - Hypothesis passes them by name
+    model, new_core, states_of, way, members, max_num_seqs, eos
+):
     """With early ends: many ids end a request, and a row that has ended stays or leaves with its mode."""
     core = new_core(
         way.partition("-")[0], eos_token_ids=eos, max_model_len=14, max_num_seqs=max_num_seqs, **CHOICES[way]
@@ -386,13 +390,13 @@ def test_request_that_no_token_is_left_for_is_named_and_others_go_on_without_it(
     assert good.num_output_tokens == 2
 
 
-def test_operation_that_fails_is_tried_again_and_no_other_twice():
+def test_operation_that_fails_is_tried_again_and_no_other_twice(monkeypatch):
     """Of a swapped request's blocks, the second copy would be of what has been forgotten."""
     space = BlockSpace(3, 4, enable_prefix_caching=False, num_swap_blocks=3)
     scheduler = ContinuousScheduler(2, 99, blocks=space, preempts_by_swap=True)
     runner = FailingRunner(3, 4)
     core = EngineCore(scheduler, runner, eos_token_ids=NO_EOS, max_model_len=12)
-    done = []
+    done: list[object] = []
     prepare = runner.prepare
 
     def fail_at_the_second(operations):
@@ -402,13 +406,11 @@ def test_operation_that_fails_is_tried_again_and_no_other_twice():
         prepare(operations)
         done.extend(operations)
 
-    states = [
-        make_states(Request(str(n), None, (n,) * 4, SamplingParams(max_tokens=4), 0))[0] for n in range(2)
-    ]
+    states = [make_states(Request(str(n), None, (n,) * 4, SamplingParams(max_tokens=4), 0))[0] for n in range(2)]
     for state in states:
         core.add(state)
     core.step()
-    runner.prepare = fail_at_the_second
+    monkeypatch.setattr(runner, "prepare", fail_at_the_second)
     with pytest.raises(PlantedFailure):
         core.step()
     while core.has_unfinished_requests():

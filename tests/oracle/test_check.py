@@ -14,6 +14,8 @@ from oracle.strategies import model_scenarios
 from oracle.verdicts import Failure, Verdict
 from refinfer.errors import RefinferError
 
+pytestmark = pytest.mark.without_shape_checks
+
 MODES = ("none", "static", "continuous")
 NUM_EXAMPLES = 25
 

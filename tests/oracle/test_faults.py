@@ -24,6 +24,8 @@ from oracle.subjects import MODES
 from oracle.tiny_tokenizer import TOKENIZER_SIZE
 from refinfer.numerics.plain import PlainNumerics
 
+pytestmark = pytest.mark.without_shape_checks
+
 BUSY = Scenario(
     requests=(
         RequestSpec((5, 9, 0, 17, 2, 30), max_tokens=6, cuts=(2, 3), ignore_eos=True),

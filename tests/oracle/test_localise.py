@@ -18,6 +18,8 @@ from oracle.scenario import RequestSpec, Scenario
 from oracle.strategies import scenarios
 from refinfer import load_model
 
+pytestmark = pytest.mark.without_shape_checks
+
 SCENARIO = Scenario(
     requests=(
         RequestSpec((40,), max_tokens=2, ignore_eos=True),

@@ -13,6 +13,8 @@ from oracle.metamorphic_properties import check_alone_equals_batched, check_bits
 from oracle.scenario import DTYPES, RequestSpec, Scenario
 from oracle.subjects import MODES
 
+pytestmark = pytest.mark.without_shape_checks
+
 FEW = settings(max_examples=max(5, settings().max_examples // 4))
 """A dependence shows at once or never."""
 

@@ -11,6 +11,8 @@ from oracle.search import ShrinkSearch, draw_scenarios
 from oracle.strategies import requests
 from oracle.verdicts import Failure
 
+pytestmark = pytest.mark.without_shape_checks
+
 STRATEGY = st.lists(requests(vocab_size=50, max_prompt_tokens=8, max_tokens=2), min_size=1, max_size=5).map(
     lambda drawn: Scenario(requests=tuple(drawn), checkpoint=None)
 )

@@ -15,6 +15,8 @@ from oracle.strategies import checkpoint_specs, model_scenarios, requests, scena
 from oracle.subjects import MODES
 from oracle.tiny_tokenizer import SPECIAL_TOKENS
 
+pytestmark = pytest.mark.without_shape_checks
+
 ROPE_TYPES = ("default", "linear", "llama3")
 
 EXACTLY = settings(database=None, phases=(Phase.generate, Phase.shrink))
@@ -104,7 +106,7 @@ def two_hundred(scripted_case):
     """The first 200 cases of a check."""
     drawn: list[Scenario] = []
 
-    def remember(scenario, folder):
+    def remember(scenario, folder, **_):
         assert folder is None
         drawn.append(scenario)
         return scripted_case(scenario)

@@ -22,8 +22,8 @@ class PlainDistribution(NamedTuple):
         return [self.probability_by_token_id.get(token_id, 0.0) for token_id in range(vocab_size)]
 
 
-def penalised_scores(logits, params, prompt, output, eos):
-    """Scores of the tokens that are in question, after everything that greedy choice sees."""
+def plain_scores(logits, params, *, prompt=(), output=(), eos=()):
+    """By token id, the scores of tokens that are in question, after everything that greedy choice sees."""
     scores = {}
     for token_id, logit in enumerate(logits):
         is_stop = token_id in eos or token_id in params.stop_token_ids
@@ -43,7 +43,7 @@ def penalised_scores(logits, params, prompt, output, eos):
 
 def plain_distribution(logits, params, *, prompt=(), output=(), eos=()):
     """The distribution of the next token; empty where no token is in question."""
-    scores = penalised_scores(logits, params, prompt, output, eos)
+    scores = plain_scores(logits, params, prompt=prompt, output=output, eos=eos)
     if not scores:
         return PlainDistribution({}, 1.0)
     highest = max(scores.values())
@@ -72,3 +72,9 @@ def plain_distribution(logits, params, *, prompt=(), output=(), eos=()):
 def _plain_distribution():
     """The plain computation: logits, parameters, prompt, output and end-of-sequence ids in, a distribution out."""
     return plain_distribution
+
+
+@pytest.fixture(scope="session", name="plain_scores")
+def _plain_scores():
+    """The plain computation up to what greedy choice sees, of the same arguments."""
+    return plain_scores

@@ -66,6 +66,16 @@ def cases(draw):
 
 
 @given(case=cases())
+def test_processed_logits_equal_the_plain_scores(plain_scores, case):
+    row, params, tokens = case
+    expected = plain_scores(row.tolist(), params, **tokens)
+    assume(expected)
+    found = process_logits(row, context_of(params, **tokens))
+    assert found.tolist() == [expected.get(token_id, -INF) for token_id in range(len(row))]
+    assert not np.shares_memory(found, row)
+
+
+@given(case=cases())
 def test_probabilities_equal_the_plain_computation(plain_distribution, case):
     row, params, tokens = case
     before = row.copy()
@@ -79,6 +89,28 @@ def test_probabilities_equal_the_plain_computation(plain_distribution, case):
     np.testing.assert_allclose(found, expected.row(len(row)), rtol=0, atol=1e-12)
     assert {int(token_id) for token_id in np.flatnonzero(found)} <= set(expected.probability_by_token_id)
     np.testing.assert_array_equal(row, before)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda row: mask_token_ids(row, {1}),
+        lambda row: add_logit_bias(row, {1: 2.0}),
+        lambda row: apply_repetition_penalty(row, 2.0, [1]),
+        lambda row: apply_frequency_penalty(row, 2.0, [1]),
+        lambda row: apply_presence_penalty(row, 2.0, [1]),
+        lambda row: apply_temperature(row, 0.5),
+        lambda row: keep_min_p(row, 0.9),
+        lambda row: keep_top_k(row, 1),
+        lambda row: keep_top_p(row, 0.1),
+        softmax,
+    ],
+    ids=["mask", "bias", "repetition", "frequency", "presence", "temperature", "min_p", "top_k", "top_p", "softmax"],
+)
+def test_no_step_changes_the_row_that_it_is_given(step):
+    row = row_of(3, 2, 1)
+    row.flags.writeable = False
+    assert step(row).tolist() != row.tolist() == [3, 2, 1]
 
 
 def test_mask_of_min_tokens_covers_eos_and_stop_tokens_until_they_are_out():

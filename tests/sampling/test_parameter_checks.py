@@ -21,6 +21,13 @@ def test_logit_bias_cannot_be_changed():
     assert (len(bias), list(bias), bias[1], repr(bias)) == (1, [1], 2.0, "{1: 2.0}")
 
 
+def test_logit_bias_stays_whatever_becomes_of_the_dict():
+    source = {1: 2.0}
+    bias = LogitBias(source)
+    source[1] = 3.0
+    assert bias[1] == 2.0
+
+
 def test_logit_bias_hashes_by_what_it_holds():
     assert len({LogitBias({1: 2.0, 3: 4.0}), LogitBias({3: 4.0, 1: 2.0}), LogitBias({1: 2.0})}) == 2
 
@@ -28,7 +35,7 @@ def test_logit_bias_hashes_by_what_it_holds():
 def test_whole_numbers_are_kept_as_floats():
     stored = number_within("temperature", 1, "a number")
     assert (type(stored), stored) == (float, 1.0)
-    assert frozen_bias({3: 2}) == {3: 2.0}
+    assert repr(frozen_bias({3: 2})) == "{3: 2.0}"
 
 
 def test_number_too_large_for_a_float_is_refused():

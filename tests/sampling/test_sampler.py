@@ -59,19 +59,20 @@ def test_draws_of_neighbouring_seeds_answers_and_positions_all_differ():
 
 @given(
     row=st.lists(st.integers(-8, 8).map(lambda value: value / 4), min_size=1, max_size=10),
-    temperature=st.floats(0.1, 4),
-    top_k=st.integers(0, 10),
-    repetition_penalty=st.sampled_from([1.0, 1.5]),
-    prompt=st.lists(st.integers(0, 9), max_size=4),
-    output=st.lists(st.integers(0, 9), max_size=4),
+    params=st.builds(
+        SamplingParams,
+        temperature=st.floats(0.1, 4),
+        top_k=st.integers(0, 10),
+        repetition_penalty=st.sampled_from([1.0, 1.5]),
+    ),
+    tokens=st.tuples(st.lists(st.integers(0, 9), max_size=4), st.lists(st.integers(0, 9), max_size=4)),
     seed=seeds,
     sample_index=st.integers(0, 3),
 )
-def test_sample_token_takes_the_share_that_the_draw_falls_in(  # noqa: PLR0917 - Hypothesis passes them by name
-    plain_distribution, row, temperature, top_k, repetition_penalty, prompt, output, seed, sample_index
+def test_sample_token_takes_the_share_that_the_draw_falls_in(
+    plain_distribution, row, params, tokens, seed, sample_index
 ):
-    prompt, output = ([token_id % len(row) for token_id in ids] for ids in (prompt, output))
-    params = SamplingParams(temperature=temperature, top_k=top_k, repetition_penalty=repetition_penalty)
+    prompt, output = ([token_id % len(row) for token_id in ids] for ids in tokens)
     shares = plain_distribution(row, params, prompt=prompt, output=output).row(len(row))
     uniform = plain_uniform(seed, sample_index, len(output))
     borders = [math.fsum(shares[: token_id + 1]) for token_id in range(len(row))]
@@ -131,6 +132,7 @@ def test_sample_token_refuses_nan(params):
     weights=st.lists(st.sampled_from([0.0, 0.0, 5e-324, 1e-17, 1e-9, 0.1, 1.0]), min_size=1, max_size=12),
     uniform=st.sampled_from([0.0, 1 - 2**-53, 2**-53]) | st.integers(0, 2**53 - 1).map(lambda bits: bits / 2**53),
 )
+@example(weights=[5e-324, 0.0], uniform=1 - 2**-53)
 @example(weights=[0.0, 0.1, 0.2, 0.0], uniform=1 - 2**-53)
 @example(weights=[0.7] + [0.1] * 3 + [0.0], uniform=1 - 2**-53)
 def test_a_token_of_probability_zero_is_never_given(weights, uniform):

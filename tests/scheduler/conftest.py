@@ -9,6 +9,7 @@ from refinfer.scheduler import Request, RequestState
 @pytest.fixture
 def make_state():
     """Makes the state of a new request; its tokens are its own unless they are given."""
+
     def make(name="a", prompt=(1,), **params):
         return RequestState(Request(str(name), None, tuple(prompt), SamplingParams(**params)))
 

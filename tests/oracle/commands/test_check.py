@@ -13,6 +13,8 @@ from oracle.properties import PROPERTIES
 from oracle.scenario import DTYPES
 from oracle.subjects import MODES, RefinferSubject
 
+pytestmark = pytest.mark.without_shape_checks
+
 
 @pytest.fixture
 def report_of(run, tmp_path):

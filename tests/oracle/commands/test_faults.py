@@ -8,6 +8,8 @@ from oracle.faults import FAULTS, Area, Fault
 from oracle.faults.registry import Replacement
 from refinfer.numerics.plain import PlainNumerics
 
+pytestmark = pytest.mark.without_shape_checks
+
 NO_OP = Fault("no_op", Area.MODEL, "nothing is wrong", (Replacement(PlainNumerics, "silu", PlainNumerics.silu),))
 
 
