@@ -72,20 +72,7 @@ class ChainRunner:
     def prepare(self, operations: Sequence[BlockOperation]) -> None:
         """Copies, swaps and forgets blocks, in the order decided."""
         for operation in operations:
-            match operation:
-                case SwapOut(state, block_ids):
-                    self._host_slots_by_request[state] = [self._slots[self._places(block)] for block in block_ids]
-                case SwapIn(state, block_ids):
-                    kept = self._host_slots_by_request.pop(state)
-                    for block_id, values in zip(block_ids, kept, strict=True):
-                        self._slots[self._places(block_id)] = values
-                case DropSwapped(state):
-                    del self._host_slots_by_request[state]
-                case CopyBlock(source, target):
-                    self._slots[self._places(target)] = self._slots[self._places(source)]
-                case ForgetBlocks(block_ids):
-                    for block_id in block_ids:
-                        self._slots[self._places(block_id)] = [None] * self._block_size
+            self._carry_out(operation)
 
     def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
         """Runs the next tokens of each row; gives the logits that each row wants.
@@ -105,6 +92,21 @@ class ChainRunner:
             chain_logits(hashes[len(hashes) - row.num_logits :])
             for row, hashes in zip(rows, hashes_by_row, strict=True)
         ]
+
+    def _carry_out(self, operation: BlockOperation) -> None:
+        match operation:
+            case SwapOut(state, block_ids):
+                self._host_slots_by_request[state] = [self._slots[self._places(block_id)] for block_id in block_ids]
+            case SwapIn(state, block_ids):
+                for block_id, values in zip(block_ids, self._host_slots_by_request.pop(state), strict=True):
+                    self._slots[self._places(block_id)] = values
+            case DropSwapped(state):
+                del self._host_slots_by_request[state]
+            case CopyBlock(source, target):
+                self._slots[self._places(target)] = self._slots[self._places(source)]
+            case ForgetBlocks(block_ids):
+                for block_id in block_ids:
+                    self._slots[self._places(block_id)] = [None] * self._block_size
 
     def _places(self, block_id: int) -> slice:
         return slice(block_id * self._block_size, (block_id + 1) * self._block_size)

@@ -48,10 +48,7 @@ def check_queues(queues: RequestQueues, *, max_num_seqs: int | None = None) -> N
     if max_num_seqs is not None and len(running) > max_num_seqs:
         _violate(f"{len(running)} requests run, where {max_num_seqs} may")
     for state in running:
-        if state.status not in (RequestStatus.RUNNING, RequestStatus.FINISHED):
-            _violate(f"{_name(state)} is among those that run and is {state.status}")
-        if not state.is_finished and state.num_computed_tokens >= state.num_tokens:
-            _violate(f"{_name(state)} has {state.num_computed_tokens} of {state.num_tokens} tokens computed: none runs")
+        _check_running(state)
     for state in waiting:
         _check_waiting(state)
     statuses = [state.status for state in waiting]
@@ -92,13 +89,7 @@ def check_blocks(space: BlockSpace, running: Sequence[RequestState], waiting: Se
         _check_sharing(block_id, places[block_id], space.block_size)
     for state in running:
         _check_table(state, space.block_size)
-    num_swapped = sum(held_blocks(state).num_swapped_blocks for state in waiting)
-    if not num_swapped == space.num_swapped_blocks <= space.num_swap_blocks:
-        _violate(
-            f"{num_swapped} blocks are swapped out and {space.num_swapped_blocks} are counted, "
-            f"of {space.num_swap_blocks} in host memory"
-        )
-    _check_swapped([*running, *waiting], space.block_size)
+    _check_swapped(space, [*running, *waiting])
 
 
 def check_output(output: SchedulerOutput, queues: RequestQueues, max_num_seqs: int, token_budget: int | None) -> None:
@@ -147,6 +138,13 @@ def check_drained(core: EngineCore) -> None:
         _violate(f"{num_swapped} requests have blocks in host memory, and nobody is left")
 
 
+def _check_running(state: RequestState) -> None:
+    if state.status not in (RequestStatus.RUNNING, RequestStatus.FINISHED):
+        _violate(f"{_name(state)} is among those that run and is {state.status}")
+    if not state.is_finished and state.num_computed_tokens >= state.num_tokens:
+        _violate(f"{_name(state)} has {state.num_computed_tokens} of {state.num_tokens} tokens computed: none runs")
+
+
 def _check_waiting(state: RequestState) -> None:
     if state.status not in _WAITING_STATUSES:
         _violate(f"{_name(state)} is among those that wait and is {state.status}")
@@ -167,17 +165,23 @@ def _check_table(state: RequestState, block_size: int) -> None:
         _violate(f"{_name(state)} holds {num_blocks} blocks; what is computed needs {least}, what is known {most}")
 
 
-def _check_swapped(states: Sequence[RequestState], block_size: int) -> None:
+def _check_swapped(space: BlockSpace, states: Sequence[RequestState]) -> None:
+    num_blocks = sum(held_blocks(state).num_swapped_blocks for state in states)
+    if not num_blocks == space.num_swapped_blocks <= space.num_swap_blocks:
+        _violate(
+            f"{num_blocks} blocks are swapped out and {space.num_swapped_blocks} are counted, "
+            f"of {space.num_swap_blocks} in host memory"
+        )
     for state in states:
         num_swapped = held_blocks(state).num_swapped_blocks
-        expected = BlockTable.blocks_for(state.num_computed_tokens, block_size)
+        expected = BlockTable.blocks_for(state.num_computed_tokens, space.block_size)
         if num_swapped and (state.status is not RequestStatus.PREEMPTED or num_swapped != expected):
             _violate(f"{_name(state)} is {state.status} and has {num_swapped} blocks swapped out, needing {expected}")
 
 
 def _check_sharing(block_id: int, places: Sequence[tuple[RequestState, int]], block_size: int) -> None:
     """A block in several tables stands in one place of all, and holds tokens that all have computed, the same ones."""
-    if len(places) < 2:
+    if not places:
         return
     (first, index), *others = places
     for state, other_index in others:

@@ -25,8 +25,14 @@ def test_engine_config_takes_every_dtype(dtype):
 @pytest.mark.parametrize(
     ("name", "value", "way_out"),
     [
-        ("cache", "paged", "not implemented yet; choose one of none, static, continuous"),
-        ("cache", "dynamic", "choose one of none, static, continuous"),
+        ("cache", "dynamic", "choose one of none, static, continuous, paged"),
+        ("scheduling", "fair", "choose one of running_first, prefill_first"),
+        ("preemption", "kill", "choose one of recompute, swap"),
+        ("paged_attention", "flash", "choose one of gather, blocks"),
+        ("block_size", 0, "at least 1"),
+        ("num_blocks", 0, "at least 1"),
+        ("max_num_batched_tokens", 0, "at least 1"),
+        ("num_swap_blocks", -1, "at least 0"),
         ("cache", "", "choose one of"),
         ("dtype", "float8", "choose one of auto, float32"),
         ("dtype", "torch.float32", "choose one of auto, float32"),
@@ -84,3 +90,27 @@ def test_planned_options_are_never_options():
 
 def test_engine_config_takes_no_option_at_all():
     assert engine_config() == EngineConfig()
+
+
+@pytest.mark.parametrize(
+    ("cache", "name", "value"),
+    [
+        ("none", "max_num_batched_tokens", 8),
+        ("static", "scheduling", "prefill_first"),
+        ("continuous", "block_size", 16),
+        ("continuous", "num_blocks", 4),
+        ("static", "enable_prefix_caching", False),
+        ("continuous", "preemption", "swap"),
+        ("none", "paged_attention", "gather"),
+        ("continuous", "num_swap_blocks", 0),
+    ],
+)
+def test_engine_config_refuses_an_option_that_the_cache_does_not_take(cache, name, value):
+    with pytest.raises(ConfigError, match=f"option {name}={value!r} says nothing to cache {cache!r}"):
+        engine_config(cache=cache, **{name: value})
+    assert getattr(engine_config(cache="paged", **{name: value}), name) == value
+
+
+def test_engine_config_refuses_two_sizes_of_one_pool():
+    with pytest.raises(ConfigError, match="num_blocks=4 and kv_cache_memory=1024 say it twice; give one"):
+        engine_config(num_blocks=4, kv_cache_memory=1024)

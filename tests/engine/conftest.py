@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
-from refinfer import LLM, load_model
+from refinfer import LLM, EngineConfig, SamplingParams, load_model
+from refinfer.engine.assembly import make_core
+from refinfer.engine.engine import make_states
+from refinfer.scheduler import Request
 
-CACHES = ("none", "static", "continuous")
+CACHES = ("none", "static", "continuous", "paged")
 
 
 @pytest.fixture(params=CACHES)
@@ -74,3 +78,26 @@ def failing():
             handle.remove()
 
     return fail_at
+
+
+@pytest.fixture(scope="session")
+def new_core(model):
+    """Builds the core of an engine with small caches, over one loaded model."""
+
+    def make(cache, *, eos_token_ids=frozenset(), max_model_len=32, **options):
+        if cache == "paged":
+            options = {"block_size": 4, "num_blocks": 20} | options
+        config = replace(EngineConfig(cache=cache), **options)
+        return make_core(model, config, eos_token_ids=frozenset(eos_token_ids), max_model_len=max_model_len)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def states_of():
+    """Makes the samples of one request."""
+
+    def make(prompt, params=None, name="a", seed=0):
+        return make_states(Request(name, None, tuple(prompt), params or SamplingParams(), seed))
+
+    return make

@@ -237,8 +237,14 @@ def test_llm_without_tokenizer_takes_ids_and_refuses_text():
 
 
 def test_llm_refuses_options_that_cannot_work(text_folder, tmp_path):
-    with pytest.raises(ConfigError, match="option block_size=16 is not implemented yet"):
-        LLM(text_folder, block_size=16)
+    with pytest.raises(ConfigError, match="option speculative=True is not implemented yet"):
+        LLM(text_folder, speculative=True)
+    with pytest.raises(ConfigError, match="option block_size=16 says nothing to cache 'static'"):
+        LLM(text_folder, cache="static", block_size=16)
+    with pytest.raises(
+        ConfigError, match="3 blocks of 16 tokens cannot hold one request of max_model_len 64, which nee"
+    ):
+        LLM(text_folder, num_blocks=3)
     with pytest.raises(ConfigError, match="option max_len=5 is unknown; the options are cache"):
         LLM(text_folder, max_len=5)
     with pytest.raises(ConfigError, match=r"max_model_len 65 is more than the 64 positions .*max_position_embeddings"):

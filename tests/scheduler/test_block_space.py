@@ -19,6 +19,7 @@ from refinfer.scheduler import (
     SwapIn,
     SwapOut,
 )
+from refinfer.scheduler.request import held_blocks
 
 MAX_MODEL_LEN = 9
 
@@ -26,9 +27,9 @@ MAX_MODEL_LEN = 9
 def picture(space, state):
     """What must not change when a request is turned down."""
     return (
-        list(state.blocks.table.block_ids),
+        list(held_blocks(state).table.block_ids),
         state.num_computed_tokens,
-        state.blocks.num_swapped_blocks,
+        held_blocks(state).num_swapped_blocks,
         [space.pool.ref_count(block_id) for block_id in range(space.pool.num_blocks)],
         space.num_swapped_blocks,
     )
@@ -172,19 +173,19 @@ def test_request_shares_the_blocks_of_a_prefix_that_was_computed(run):
     space = BlockSpace(8, 2)
     first = run(space, (1, 2, 3, 4, 5))
     second = run(space, (1, 2, 3, 4, 6))
-    assert second.blocks.table.block_ids[:2] == first.blocks.table.block_ids[:2]
-    assert second.blocks.table.block_ids[2] != first.blocks.table.block_ids[2]
+    assert held_blocks(second).table.block_ids[:2] == held_blocks(first).table.block_ids[:2]
+    assert held_blocks(second).table.block_ids[2] != held_blocks(first).table.block_ids[2]
     assert (second.num_cached_tokens, space.num_hit_tokens, first.num_cached_tokens) == (4, 4, 0)
 
 
-def test_request_with_another_salt_shares_nothing(run, make_state):
+def test_request_with_another_salt_shares_nothing(run):
     space = BlockSpace(8, 2)
     first = run(space, (1, 2, 3))
     other = RequestState(Request("b", None, (1, 2, 3), SamplingParams(), cache_salt="mine"))
     space.open(other)
     space.admit(other)
     assert space.try_reserve(other, 3)
-    assert not set(other.blocks.table.block_ids) & set(first.blocks.table.block_ids)
+    assert not set(held_blocks(other).table.block_ids) & set(held_blocks(first).table.block_ids)
 
 
 def test_newest_token_runs_even_when_every_block_is_known(run, make_state):
@@ -195,9 +196,9 @@ def test_newest_token_runs_even_when_every_block_is_known(run, make_state):
     space.open(state)
     assert space.admit(state)
     assert state.num_computed_tokens == 3
-    shared = first.blocks.table.block_ids[1]
+    shared = held_blocks(first).table.block_ids[1]
     assert space.try_reserve(state, 4)
-    target = state.blocks.table.block_ids[1]
+    target = held_blocks(state).table.block_ids[1]
     assert target != shared
     assert (space.take_operations(), space.num_copies) == ((CopyBlock(shared, target),), 1)
 
@@ -210,11 +211,11 @@ def test_request_gives_up_a_shared_block_for_whose_copy_there_is_no_room(run, ma
     state = make_state("b", (1, 2, 3, 4))
     space.open(state)
     assert space.admit(state)
-    assert (state.num_computed_tokens, len(state.blocks.table.block_ids)) == (2, 1)
+    assert (state.num_computed_tokens, len(held_blocks(state).table.block_ids)) == (2, 1)
     assert space.try_reserve(state, 4)
 
 
-def test_other_samples_wait_until_the_first_has_computed_the_prompt(run, make_state):
+def test_other_samples_wait_until_the_first_has_computed_the_prompt(run):
     space = BlockSpace(8, 2, enable_prefix_caching=False)
     first = run(space, (1, 2, 3, 4, 5), num_tokens=3)
     second = RequestState(first.request, sample_index=1, first_sample=first)
@@ -224,7 +225,7 @@ def test_other_samples_wait_until_the_first_has_computed_the_prompt(run, make_st
     first.num_computed_tokens = 5
     assert space.admit(second)
     assert second.num_computed_tokens == 4
-    assert second.blocks.table.block_ids == first.blocks.table.block_ids[:2]
+    assert held_blocks(second).table.block_ids == held_blocks(first).table.block_ids[:2]
     assert space.num_forks == 1
 
 
@@ -234,33 +235,33 @@ def test_who_writes_first_to_a_shared_block_copies_it(run):
     second = RequestState(first.request, sample_index=1, first_sample=first)
     space.open(second)
     assert space.admit(second)
-    (shared,) = first.blocks.table.block_ids
-    assert second.blocks.table.block_ids == [shared]
+    (shared,) = held_blocks(first).table.block_ids
+    assert held_blocks(second).table.block_ids == [shared]
     first.append(7)
     assert space.try_reserve(first, 4)
-    assert first.blocks.table.block_ids != [shared], "the other still reads it"
+    assert held_blocks(first).table.block_ids != [shared], "the other still reads it"
     assert space.try_reserve(second, 3)
-    assert second.blocks.table.block_ids == [shared], "nobody else holds it any more"
+    assert held_blocks(second).table.block_ids == [shared], "nobody else holds it any more"
     assert space.num_copies == 1
 
 
 def test_swapped_blocks_come_back_in_order_and_bit_by_bit(run):
     space = BlockSpace(4, 2, num_swap_blocks=2)
     state = run(space, (1, 2, 3))
-    before = tuple(state.blocks.table.block_ids)
+    before = tuple(held_blocks(state).table.block_ids)
     state.move_to(RequestStatus.PREEMPTED)
     assert space.preempt(state, by_swap=True)
     assert space.take_operations()[0] == SwapOut(state, before)
     state.append(5)
     assert space.admit(state)
-    assert space.take_operations()[-1] == SwapIn(state, tuple(state.blocks.table.block_ids))
+    assert space.take_operations()[-1] == SwapIn(state, tuple(held_blocks(state).table.block_ids))
     assert (state.num_computed_tokens, space.num_swapped_blocks) == (3, 0)
 
 
 def test_blocks_are_forgotten_before_somebody_else_writes_to_them(run, make_state):
     space = BlockSpace(2, 2)
     first = run(space, (1, 2, 3))
-    table = list(first.blocks.table.block_ids)
+    table = list(held_blocks(first).table.block_ids)
     space.close(first)
     assert space.take_operations() == (ForgetBlocks((table[1],)),), "the full block stays findable"
     other = make_state("b", (5, 6, 7))
