@@ -40,4 +40,3 @@ def judge_request(driven: DrivenRequest, around: Surroundings, what: str) -> int
         )
         num_judged += judge_sample(sample, run.logits, f"{what}, sample {index}")
     return num_judged
-
