@@ -44,6 +44,11 @@ def token_ids(outputs):
     return [output.outputs[0].token_ids for output in outputs]
 
 
+def answers(outputs):
+    """What does not depend on the calls before: names go on, and more and more of a prompt is cached."""
+    return [(output.prompt_token_ids, output.outputs, output.finished) for output in outputs]
+
+
 def test_generate_takes_every_form_of_prompts(llm):
     text = "the wing"
     ids = llm.tokenizer.encode(text)
@@ -60,9 +65,10 @@ def test_output_says_what_was_asked(llm):
     assert (by_text.prompt, by_text.prompt_token_ids) == ("the wing", llm.tokenizer.encode("the wing"))
     assert (by_ids.prompt, by_ids.prompt_token_ids) == (None, [5, 9])
     for index, output in enumerate((by_text, by_ids)):
-        assert output.request_id == str(index)
+        assert int(output.request_id) == int(by_text.request_id) + index, "names go on from call to call"
         assert output.finished
-        assert (output.num_cached_tokens, output.prompt_logprobs) == (0, None)
+        assert (output.seed, output.prompt_logprobs) == (None, None)
+        assert output.num_cached_tokens < len(output.prompt_token_ids)
         (answer,) = output.outputs
         assert (answer.index, answer.logprobs, answer.cumulative_logprob, answer.stop_reason) == (0, None, None, None)
         assert answer.text == llm.tokenizer.decode(answer.token_ids)
@@ -115,10 +121,12 @@ REFUSALS = {
     "text-too-long": ("é" * 200, PromptTooLongError, "prompt 0 has"),
     "past-the-vocabulary": ([[5], [320]], TokenIdError, "prompt 1 has token id 320; the vocabulary has 0 to 319"),
     "below-the-vocabulary": ([[5, -1]], TokenIdError, "prompt 0 has token id -1"),
+    "no-whole-number": ([[5], [1.5]], TokenIdError, "prompt 1 has token id 1.5; token ids are whole numbers"),
     "past-any-integer": ([[2**70]], TokenIdError, f"prompt 0 has token id {2**70}"),
 }
 
 
+@pytest.mark.usefixtures("_without_shape_checks")
 @pytest.mark.parametrize(("prompts", "error", "match"), REFUSALS.values(), ids=REFUSALS.keys())
 @pytest.mark.parametrize("method", ["generate", "stream"])
 def test_llm_refuses_a_prompt_by_its_index_before_anything_runs(llm, count_passes, method, prompts, error, match):
@@ -170,7 +178,9 @@ def test_stream_tells_of_every_token_as_it_comes(make_llm, cache):
             assert answer.text.startswith(before.outputs[0].text), "text that was shown stays"
         assert output.finished == (answer.finish_reason is not None)
         last[output.request_id] = output
-    assert [last[str(index)] for index in range(4)] == llm.generate(prompts, params)
+    assert answers(sorted(last.values(), key=lambda output: int(output.request_id))) == answers(
+        llm.generate(prompts, params)
+    )
 
 
 def test_outputs_of_a_stream_never_change_afterwards(llm):
@@ -188,20 +198,21 @@ def test_stream_runs_nothing_before_it_is_asked(llm, count_passes):
 
 def test_stream_that_is_abandoned_does_not_disturb_the_next(llm):
     prompts = ["the wing", [5, 9], [7]]
-    expected = llm.generate(prompts, GO_ON)
+    expected = answers(llm.generate(prompts, GO_ON))
     abandoned = llm.stream([[5, 9], "a", [5, 9, 9]], GO_ON)
     for _ in range(4):
         next(abandoned)
-    assert llm.generate(prompts, GO_ON) == expected
+    assert answers(llm.generate(prompts, GO_ON)) == expected
     abandoned.close()
-    assert llm.generate(prompts, GO_ON) == expected
+    assert not llm.engine.has_unfinished_requests()
+    assert answers(llm.generate(prompts, GO_ON)) == expected
 
 
 def test_two_streams_in_turn_never_disturb_each_other(llm):
     prompts = [["the wing", [5, 9]], [[5, 9, 9], "a"]]
-    expected = [list(llm.stream(own, GO_ON)) for own in prompts]
+    expected = [answers(llm.stream(own, GO_ON)) for own in prompts]
     streams = [llm.stream(own, GO_ON) for own in prompts]
-    assert [list(pair) for pair in zip(*zip(*streams, strict=True), strict=True)] == expected
+    assert [answers(pair) for pair in zip(*zip(*streams, strict=True), strict=True)] == expected
 
 
 MESSAGES = [{"role": "system", "content": "the"}, {"role": "user", "content": "wing"}]

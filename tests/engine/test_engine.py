@@ -1,0 +1,148 @@
+"""`LLMEngine` as callers see it: requests come and go while others run."""
+
+import pytest
+
+from refinfer import EngineConfig, LLMEngine, SamplingParams
+from refinfer.errors import (
+    ConfigError,
+    DuplicateRequestError,
+    EmptyPromptError,
+    PromptTooLongError,
+    SamplingParamsError,
+    UnknownRequestError,
+)
+
+GO_ON = SamplingParams(max_tokens=6, ignore_eos=True)
+
+
+@pytest.fixture
+def engine(make_llm, cache):
+    """An engine of its own over a model that is loaded once."""
+    llm = make_llm(cache=cache)
+    return LLMEngine(llm.engine.loaded, EngineConfig(cache=cache))
+
+
+def drain(engine):
+    """The last word on every request."""
+    last = {}
+    while engine.has_unfinished_requests():
+        last.update((output.request_id, output) for output in engine.step())
+    return last
+
+
+def test_step_tells_of_everybody_who_got_a_token(engine):
+    engine.add_request("a", [5, 9], GO_ON)
+    engine.add_request("b", [7], SamplingParams(max_tokens=2, ignore_eos=True))
+    lengths = []
+    while engine.has_unfinished_requests():
+        lengths.append({output.request_id: len(output.outputs[0].token_ids) for output in engine.step()})
+    assert lengths == [{"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3}, {"a": 4}, {"a": 5}, {"a": 6}]
+
+
+def test_request_that_comes_late_gets_what_it_gets_alone(engine):
+    engine.add_request("alone", [7, 8, 9], GO_ON)
+    alone = drain(engine)["alone"]
+    engine.add_request("a", [5, 9], GO_ON)
+    engine.step()
+    engine.add_request("late", [7, 8, 9], GO_ON)
+    assert drain(engine)["late"].outputs == alone.outputs
+
+
+def test_abort_ends_a_request_and_gives_what_it_has(engine):
+    engine.add_request("a", [5, 9], GO_ON)
+    engine.add_request("b", [5, 9], GO_ON)
+    engine.step()
+    output = engine.abort_request("a")
+    assert (output.finished, output.outputs[0].finish_reason, len(output.outputs[0].token_ids)) == (True, "abort", 1)
+    assert not engine.is_unfinished("a")
+    assert set(drain(engine)) == {"b"}
+    assert engine.stats().num_running == engine.stats().num_waiting == engine.stats().num_used_blocks == 0
+
+
+def test_engine_refuses_names_in_use_and_names_of_nobody(engine):
+    engine.add_request("a", [5, 9], GO_ON)
+    with pytest.raises(DuplicateRequestError, match="request id 'a' is in use"):
+        engine.add_request("a", [7], GO_ON)
+    with pytest.raises(UnknownRequestError, match="no unfinished request is named 'b'"):
+        engine.abort_request("b")
+    drain(engine)
+    engine.add_request("a", [7], GO_ON)
+    assert drain(engine)["a"].prompt_token_ids == [7]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "params", "error"),
+    [
+        ([5] * 64, GO_ON, PromptTooLongError),
+        ([], GO_ON, EmptyPromptError),
+        ([5], SamplingParams(logit_bias={999: 1.0}), SamplingParamsError),
+    ],
+    ids=["too-long", "empty", "bias-of-no-token"],
+)
+def test_request_that_can_never_run_is_refused_beside_others_that_go_on(engine, prompt, params, error):
+    engine.add_request("a", [5, 9], GO_ON)
+    engine.step()
+    with pytest.raises(error):
+        engine.add_request("bad", prompt, params)
+    assert not engine.is_unfinished("bad")
+    assert len(drain(engine)["a"].outputs[0].token_ids) == 6
+
+
+def test_greedy_samples_are_equal_and_drawn_ones_are_not(engine):
+    engine.add_request("greedy", [5, 9, 2], SamplingParams(n=3, max_tokens=5, ignore_eos=True))
+    drawn = SamplingParams(n=3, max_tokens=5, ignore_eos=True, temperature=2.0, seed=1)
+    engine.add_request("drawn", [5, 9, 2], drawn)
+    outputs = drain(engine)
+    greedy = [answer.token_ids for answer in outputs["greedy"].outputs]
+    assert greedy == [greedy[0]] * 3
+    assert len({tuple(answer.token_ids) for answer in outputs["drawn"].outputs}) == 3
+    assert [answer.index for answer in outputs["drawn"].outputs] == [0, 1, 2]
+
+
+def test_fresh_seed_is_told_and_gives_the_same_tokens_again(engine):
+    drawn = SamplingParams(max_tokens=8, ignore_eos=True, temperature=2.0)
+    for name in "ab":
+        engine.add_request(name, [5, 9], drawn)
+    outputs = drain(engine)
+    assert outputs["a"].seed != outputs["b"].seed
+    again = SamplingParams(max_tokens=8, ignore_eos=True, temperature=2.0, seed=outputs["a"].seed)
+    engine.add_request("again", [5, 9], again)
+    assert drain(engine)["again"].outputs == outputs["a"].outputs
+
+
+def test_stop_string_across_tokens_is_never_shown_while_it_may_begin(engine):
+    engine.add_request("plain", [5, 9], SamplingParams(max_tokens=12, ignore_eos=True))
+    text = drain(engine)["plain"].outputs[0].text
+    stop = text[2:5]
+    engine.add_request("stopped", [5, 9], SamplingParams(max_tokens=12, ignore_eos=True, stop=stop))
+    end = text.index(stop)
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            answer = output.outputs[0]
+            assert text[:end].startswith(answer.text), "what was shown stays"
+    assert (answer.text, answer.finish_reason, answer.stop_reason) == (text[:end], "stop", stop)
+
+
+def test_prompt_logprobs_are_those_of_the_output_logprobs_before(engine):
+    """What a token's log-probability was when it came out is what it is when it stands in a prompt."""
+    engine.add_request("a", [5, 9], SamplingParams(max_tokens=5, ignore_eos=True, logprobs=2))
+    answer = drain(engine)["a"].outputs[0]
+    params = SamplingParams(max_tokens=1, ignore_eos=True, prompt_logprobs=2)
+    for name in ("b", "with its prefix cached"):
+        engine.add_request(name, [5, 9, *answer.token_ids], params)
+        found = drain(engine)[name].prompt_logprobs
+        assert (len(found), found[0]) == (7, None)
+        for own, expected in zip(found[2:], answer.logprobs, strict=True):
+            assert {token_id: entry.rank for token_id, entry in own.items()} == {
+                token_id: entry.rank for token_id, entry in expected.items()
+            }
+            assert all(own[token_id].logprob == pytest.approx(expected[token_id].logprob) for token_id in own)
+    assert answer.cumulative_logprob == pytest.approx(
+        sum(entry[token_id].logprob for entry, token_id in zip(answer.logprobs, answer.token_ids, strict=True))
+    )
+
+
+def test_engine_refuses_a_longer_length_than_the_model_has(make_llm):
+    loaded = make_llm(cache="none").engine.loaded
+    with pytest.raises(ConfigError, match="max_model_len 65 is more than the 64 positions"):
+        LLMEngine(loaded, EngineConfig(max_model_len=65))
