@@ -17,7 +17,9 @@ MAX_SEQS = 3
 def scheduler_of(script, num_tokens=(4, 3, 2, 1), num_blocks=20):
     scheduler = ScriptedScheduler(script, MAX_SEQS, BUDGET, blocks=BlockSpace(num_blocks, 2))
     for index, number in enumerate(num_tokens):
-        scheduler.add(RequestState(Request(str(index), None, tuple(range(number)), SamplingParams(max_tokens=3))))
+        scheduler.add(
+            RequestState(Request(str(index), None, tuple(range(index, index + number)), SamplingParams(max_tokens=3)))
+        )
     return scheduler
 
 

@@ -119,7 +119,7 @@ BUGS = {
     "draws_by_step": (
         "paged",
         [
-            (core_module.EngineCore, "step", lambda core: StepCounter.step(core)),
+            (EngineCore, "step", step_that_is_counted),
             (sampler, "draw_uniform", StepCounter.draw),
         ],
     ),
