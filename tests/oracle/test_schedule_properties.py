@@ -6,6 +6,7 @@ from oracle.case import Case
 from oracle.choosers import RandomChooser
 from oracle.commands.schedules import CHECKPOINTS
 from oracle.errors import CheckFailed
+from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_core import model_core, requests_of
 from oracle.schedule_properties import ModelRuns, check_schedules
@@ -37,10 +38,9 @@ def test_check_schedules_counts_what_it_saw():
 
 def test_a_wrong_block_is_caught(monkeypatch):
     monkeypatch.setattr(BlockSpace, "_copy_on_write", lambda *_: None)
-    choose = RandomChooser(0)
-    with pytest.raises(CheckFailed):
-        for _ in range(20):
-            RUNS.run(choose_model_schedule(choose, CHECKPOINTS[:1], batch_invariant=True), "paged")
+    forked = RequestSpec((1, 2, 3), 4, ignore_eos=True, sampling=SamplingSpec(n=2))
+    with pytest.raises(CheckFailed, match="stands in 2 places"):
+        RUNS.run(Scenario((forked,), checkpoint=CHECKPOINTS[0]), "paged")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -31,7 +31,7 @@ def features(*requests, script=(), **engine):
             {"preemption", "full swap → recompute"},
         ),
         ((RequestSpec((1, 2, 3), 2, abort_step=1, ignore_eos=True),), (), {}, {"abort"}),
-        ((RequestSpec((1, 2, 3), 2, sampling=SamplingSpec(n=2)),), (), {}, {"fork", "copy on write"}),
+        ((RequestSpec((1, 2, 3), 2, ignore_eos=True, sampling=SamplingSpec(n=2)),), (), {}, {"fork", "copy on write"}),
     ],
 )
 def test_features_are_what_the_engine_did(requests, script, engine, expected):
