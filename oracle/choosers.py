@@ -3,13 +3,14 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hypothesis import strategies as st
 
 Value = TypeVar("Value")
 
 
+@runtime_checkable
 class Chooser(Protocol):
     """Makes choices."""
 

@@ -208,7 +208,7 @@ def symbolic_schedules(draw: Draw) -> Scenario:
 def with_schedule(draw: Draw, scenarios: st.SearchStrategy[Scenario]) -> Scenario:
     """Draws a schedule for requests that were drawn before; the empty draw leaves them as they are."""
     choose = HypothesisChooser(draw)
-    scenario = draw(scenarios)
+    scenario: Scenario = draw(scenarios)
     has_text = scenario.checkpoint is not None and scenario.checkpoint.with_tokenizer
     requests: list[RequestSpec] = []
     for request in scenario.requests:

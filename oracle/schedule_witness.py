@@ -20,8 +20,9 @@ def features_of(drive: Drive) -> set[str]:
     driven = [own for own in drive.driven if own.states]
     split = [own for own in driven if own.is_split]
     scheduler = drive.core.scheduler
-    is_scripted = isinstance(scheduler, ScriptedScheduler)
-    preemptions, hit = (scheduler.preemptions, scheduler.hit) if is_scripted else ([], set())
+    preemptions, hit = (
+        (scheduler.preemptions, scheduler.hit) if isinstance(scheduler, ScriptedScheduler) else ([], set())
+    )
     is_seen_by_name = {
         "preemption": stats.num_preemptions,
         "swap": stats.num_swaps,

@@ -92,6 +92,9 @@ class SymbolicContinuousRunner(_SymbolicRunner):
         }
         logits = []
         for row in rows:
+            if row.state.is_finished:  # it only keeps its place in a static batch
+                logits.append(logits_of([]))
+                continue
             kept = self._values_by_request.setdefault(row.state, [])
             del kept[row.state.num_computed_tokens :]
             values, own = self._run(row, kept)
