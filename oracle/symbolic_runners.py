@@ -16,7 +16,7 @@ from refinfer.scheduler import (
     SwapIn,
     SwapOut,
 )
-from refinfer.scheduler.block_space import held_blocks
+from refinfer.scheduler.request import held_blocks
 
 Value = bytes | None
 """What a slot holds; None where nobody has written, or nobody may read any more."""

@@ -1,6 +1,7 @@
 """A parameter that does nothing is seen, and one that does is witnessed."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from oracle.schedule_core import requests_of
 from oracle.symbolic import VOCAB_SIZE
 from oracle.symbolic_check import _Prefix
 
-VALUES = {
+VALUES: dict[str, dict[str, Any]] = {
     "temperature": {"temperature": 2.0},
     "top_k": {"temperature": 2.0, "top_k": 2},
     "top_p": {"temperature": 2.0, "top_p": 0.3},

@@ -1,6 +1,7 @@
 """Every difference between a schedule and a request alone is seen."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ OUTPUT = CompletionOutput(
     0, "ab", [0, 1], -1.0, [{0: Logprob(-0.5, 1, "a")}, {1: Logprob(-0.5, 1, "b")}], "length", None
 )
 RUN = SampleRun(OUTPUT, [None, {0: Logprob(-0.5, 1, "a")}], ())
-OTHERS = {
+OTHERS: dict[str, Any] = {
     "token_ids": [0, 2],
     "text": "ac",
     "cumulative_logprob": -1.0000000000000002,
@@ -31,7 +32,7 @@ def test_a_difference_is_seen(name):
 
 
 def test_an_aborted_sample_is_a_beginning():
-    begun = replace(OUTPUT, token_ids=[0], logprobs=OUTPUT.logprobs[:1], text="a", finish_reason="abort")
+    begun = replace(OUTPUT, token_ids=[0], logprobs=(OUTPUT.logprobs or [])[:1], text="a", finish_reason="abort")
     compare_sample(SampleRun(begun, [None], ()), RUN, "what")
     with pytest.raises(OutcomeMismatch, match="tokens"):
         compare_sample(SampleRun(replace(begun, token_ids=[1]), [None], ()), RUN, "what")

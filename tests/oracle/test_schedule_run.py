@@ -26,6 +26,8 @@ def test_a_failing_mode_is_shrunk_and_others_go_on():
 
     paged, continuous = run_schedules(schedules(10), run, ("paged", "continuous"))
     assert (paged.verdict, continuous.verdict) == (Verdict.FAIL, Verdict.PASS)
+    assert paged.failure is not None
+    assert paged.failure.scenario is not None
     assert len(paged.failure.scenario.requests) == 2
     assert paged.failure.message == "two requests"
     assert continuous.table.num_schedules == 10

@@ -1,5 +1,6 @@
 """Real scheduling over the symbolic model: all modes give what requests give alone, and planted bugs show at once."""
 
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -108,7 +109,7 @@ def step_that_is_counted(self):
     return StepCounter.step(self)
 
 
-BUGS = {
+BUGS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {
     "copy_skipped": ("paged", [(BlockSpace, "try_reserve", without_copy)]),
     "swap_restores_wrong_block": ("paged", [(BlockSpace, "_swap_in", swapped_in_backwards)]),
     "salt_ignored": (
@@ -143,6 +144,7 @@ def test_planted_bug_is_caught_on_a_small_schedule(name):
             patch.stop()
     assert report.failure is not None
     scenario = report.failure.scenario
+    assert scenario is not None
     assert len(scenario.requests) <= 2
     assert sum(len(request.prompt_token_ids) for request in scenario.requests) <= 10
     assert len(scenario.script) <= 3
