@@ -78,10 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         paged = run_paged(requests, options.block_size)
         progress.advance(task)
         static = run_static(requests)
-    table = Table(title=f"W1: {len(requests)} requests, {MAX_NUM_SEQS} at a time", title_justify="left")
-    for column in ("cache", "blocks", "steps", "preemptions", "used", "reserved", "used / reserved"):
+    table = Table(
+        title=f"W1: {len(requests)} requests, {MAX_NUM_SEQS} at a time, blocks of {options.block_size}",
+        title_justify="left",
+    )
+    for column in ("cache", "blocks", "steps", "preemptions", "used", "reserved", "share"):
         table.add_column(column)
-    for name, found in ((f"paged, blocks of {options.block_size}", paged), ("static", static)):
+    for name, found in (("paged", paged), ("static", static)):
         stats = found.stats
         counts = (found.num_blocks, stats.num_steps, stats.num_preemptions, stats.used_slots, stats.reserved_slots)
         table.add_row(name, *map(str, counts), f"{found.share:.2%}")

@@ -23,7 +23,7 @@ def test_request_keeps_what_was_asked(maker):
 @pytest.mark.usefixtures("_without_shape_checks")
 @pytest.mark.parametrize("token_id", [1.0, "1", None], ids=repr)
 def test_maker_refuses_what_is_no_whole_number(maker, token_id):
-    with pytest.raises(TokenIdError, match="prompt 0 has token id .*; token ids are whole numbers"):
+    with pytest.raises(TokenIdError, match=r"prompt 0 has token id .*; token ids are whole numbers"):
         maker.make("a", [5, token_id], SamplingParams(), name="prompt 0")
 
 
