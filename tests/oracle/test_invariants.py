@@ -1,0 +1,160 @@
+"""Each invariant is seen to fire on a state that was spoilt by hand, and none on a sound one."""
+
+import pytest
+
+from oracle.chain_runner import ChainRunner
+from oracle.errors import InvariantViolation
+from oracle.invariants import check_core, check_drained, check_output, check_queues
+from refinfer.engine.core import EngineCore
+from refinfer.engine.engine import make_states
+from refinfer.sampling import SamplingParams
+from refinfer.scheduler import BlockSpace, ContinuousScheduler, Request, RequestStatus, ScheduledRow, SchedulerOutput
+from refinfer.scheduler.request import held_blocks
+
+
+@pytest.fixture
+def core():
+    """Two requests that run and share a block, one that was swapped out, and one that waits."""
+    space = BlockSpace(8, 2, num_swap_blocks=8)
+    scheduler = ContinuousScheduler(3, 20, blocks=space)
+    core = EngineCore(scheduler, ChainRunner(8, 2), eos_token_ids=frozenset(), max_model_len=12)
+    for name, prompt in (("a", (1, 2, 3)), ("b", (1, 2, 4)), ("c", (5, 6, 7)), ("d", (1,))):
+        core.add(make_states(Request(name, None, prompt, SamplingParams()))[0])
+        if name == "a":
+            core.step()
+    core.step()
+    scheduler.preempt(scheduler.running[-1], by_swap=True)
+    return core
+
+
+def held(core, place):
+    return held_blocks(core.scheduler.running[place])
+
+
+def finish_by_hand(core):
+    core.scheduler.waiting[-1].status = RequestStatus.FINISHED
+
+
+SPOILS = {
+    "held-twice": (lambda core: core.scheduler.blocks.pool.hold([held(core, 0).table.block_ids[0]]), "references"),
+    "leaked": (lambda core: core.scheduler.blocks.pool.allocate(1), "references"),
+    "lost-from-a-table": (lambda core: held(core, 0).table.block_ids.pop(), "references"),
+    "pin-lost": (
+        lambda core: core.scheduler.blocks.pool.unpin(held(core, 0).table.block_ids[0]),
+        "are published and",
+    ),
+    "pool-count": (lambda core: core.scheduler.blocks.pool._free.pop(), "does not add up"),
+    "other-tokens-in-a-shared-block": (
+        lambda core: core.scheduler.running[1].token_ids.__setitem__(0, 6),
+        "whose tokens differ",
+    ),
+    "shared-before-it-is-computed": (
+        lambda core: setattr(core.scheduler.running[1], "num_computed_tokens", 0),
+        "not computed for both",
+    ),
+    "more-computed-than-known": (
+        lambda core: setattr(core.scheduler.running[0], "num_computed_tokens", 5),
+        "none runs",
+    ),
+    "waits-with-computed-tokens": (
+        lambda core: (
+            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 0)
+            or core.scheduler.waiting[-1].token_ids.append(1)
+            or setattr(core.scheduler.waiting[-1], "num_computed_tokens", 1)
+        ),
+        "that are nowhere",
+    ),
+    "waits-with-blocks": (
+        lambda core: held_blocks(core.scheduler.waiting[-1]).table.append(core.scheduler.blocks.pool.allocate(1)),
+        "waits and holds blocks",
+    ),
+    "swapped-count": (lambda core: setattr(core.scheduler.blocks, "num_swapped_blocks", 9), "are counted"),
+    "swapped-blocks-lost": (
+        lambda core: (
+            setattr(core.scheduler.blocks, "num_swapped_blocks", 1)
+            or setattr(held_blocks(core.scheduler.waiting[0]), "num_swapped_blocks", 1)
+        ),
+        "swapped out, needing",
+    ),
+    "ended-and-waits": (finish_by_hand, "among those that wait and is finished"),
+    "waits-and-runs": (lambda core: core.scheduler.running.append(core.scheduler.waiting[0]), "twice"),
+    "running-status": (
+        lambda core: setattr(core.scheduler.running[0], "status", RequestStatus.WAITING),
+        "among those that run and is waiting",
+    ),
+    "overtaken": (lambda core: core.scheduler.running.reverse(), "arrived in the order"),
+    "preempted-behind": (lambda core: core.scheduler.waiting.reverse(), "never ran waits before"),
+    "forgotten": (lambda core: core.scheduler.waiting.pop(), "arrived in the order"),
+    "reserved-too-much": (
+        lambda core: held(core, 0).table.append(core.scheduler.blocks.pool.allocate(2)),
+        "what is known",
+    ),
+}
+
+
+def test_sound_state_violates_nothing(core):
+    check_core(core, max_num_seqs=3)
+    assert len(core.scheduler.running) == 2
+    assert held(core, 0).table.block_ids[0] == held(core, 1).table.block_ids[0], "a block is shared"
+
+
+@pytest.mark.parametrize(("spoil", "match"), SPOILS.values(), ids=SPOILS.keys())
+def test_spoilt_state_is_seen(core, spoil, match):
+    spoil(core)
+    with pytest.raises(InvariantViolation, match=match):
+        check_core(core)
+
+
+def test_more_requests_than_may_run_are_seen(core):
+    with pytest.raises(InvariantViolation, match="2 requests run, where 1 may"):
+        check_queues(core.scheduler, max_num_seqs=1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "counts", "match"),
+    [
+        ((1, None), (1, 1), "run in one step, where 1 may"),
+        ((3, 1), (1, 1), "2 tokens run in one step, where 1 may"),
+        ((3, None), (0, 1), "is to run 0 tokens"),
+        ((3, None), (2, 1), "is to run 2 tokens"),
+    ],
+)
+def test_step_beyond_a_limit_is_seen(core, limits, counts, match):
+    states = core.scheduler.running
+    rows = tuple(ScheduledRow.of(state, count) for state, count in zip(states, counts, strict=True))
+    with pytest.raises(InvariantViolation, match=match):
+        check_output(SchedulerOutput(rows), core.scheduler, *limits)
+
+
+def test_step_of_a_request_that_waits_is_seen(core):
+    rows = (ScheduledRow.of(core.scheduler.waiting[-1], 1),)
+    with pytest.raises(InvariantViolation, match="is to run, and is waiting"):
+        check_output(SchedulerOutput(rows), core.scheduler, 3, None)
+
+
+def test_row_that_emits_too_early_is_seen(core):
+    rows = (ScheduledRow.of(core.scheduler.running[0], 1)._replace(emits=False),)
+    with pytest.raises(InvariantViolation, match="and emits: False"):
+        check_output(SchedulerOutput(rows), core.scheduler, 3, None)
+
+
+def test_write_to_a_shared_block_and_past_a_table_are_seen(core):
+    row = ScheduledRow.of(core.scheduler.running[1], 1)
+    last = held(core, 1).table.block_ids[-1]
+    core.scheduler.blocks.pool.hold([last])
+    with pytest.raises(InvariantViolation, match=f"would write to block {last}, which others hold"):
+        check_output(SchedulerOutput((row,)), core.scheduler, 3, None)
+    held(core, 1).table.block_ids.pop()
+    with pytest.raises(InvariantViolation, match="holds 1 blocks and needs 2"):
+        check_output(SchedulerOutput((row,)), core.scheduler, 3, None)
+
+
+def test_what_is_left_at_the_end_is_seen(core):
+    with pytest.raises(InvariantViolation, match="all requests should have ended"):
+        check_drained(core)
+    for state in list(core.answers):
+        core.abort(state)
+    check_drained(core)
+    core.runner._host_slots_by_request[state] = []
+    with pytest.raises(InvariantViolation, match="1 requests have blocks in host memory"):
+        check_drained(core)
