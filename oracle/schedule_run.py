@@ -81,13 +81,13 @@ def _run_one(scenario: Scenario, run: RunSchedule, report: ModeReport) -> None:
 
 
 def _smallest(scenario: Scenario, run: RunSchedule, mode: str, error: CheckFailed) -> Failure:
-    def failure_of(candidate: Scenario) -> CheckFailed | None:
+    def failure_of(smaller: Scenario) -> CheckFailed | None:
         try:
-            run(candidate, mode)
+            run(smaller, mode)
         except CheckFailed as own:
             return own
         return None
 
     deadline = time.monotonic() + MAX_SHRINK_SECONDS
-    smallest = shrink(scenario, lambda candidate: failure_of(candidate) is not None, deadline=deadline)
+    smallest = shrink(scenario, lambda smaller: failure_of(smaller) is not None, deadline=deadline)
     return Failure(str(failure_of(smallest) or error), smallest)

@@ -25,11 +25,11 @@ def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], *, deadline: f
     is_smaller = True
     while is_smaller:
         is_smaller = False
-        for candidate in _simpler(scenario):
+        for smaller in _simpler(scenario):
             if time.monotonic() > deadline:
                 return scenario
-            if candidate != scenario and fails(candidate):
-                scenario, is_smaller = candidate, True
+            if smaller != scenario and fails(smaller):
+                scenario, is_smaller = smaller, True
                 break
     return scenario
 
@@ -63,10 +63,10 @@ def _simpler_requests(request: RequestSpec) -> Iterator[RequestSpec]:
     changes += [{"prompt_token_ids": shorter, "cuts": ()} for shorter in prompts]
     for change in changes:
         try:
-            candidate = replace(request, **change)
+            smaller = replace(request, **change)
         except ScenarioError:
             continue
-        yield candidate
+        yield smaller
 
 
 def _at_defaults(spec: Any) -> Iterator[Any]:
