@@ -6,6 +6,7 @@ from typing import Any
 from oracle.drive import DrivenRequest
 from oracle.errors import OutcomeMismatch
 from oracle.lone_answer import SampleRun
+from refinfer.sampling import SamplingParams
 from refinfer.tokenizer import Tokenizer
 
 
@@ -24,6 +25,7 @@ def compare_request(
     for index, (own, alone) in enumerate(zip(samples, expected, strict=True)):
         compare_sample(own, alone, f"{what}, sample {index}")
         check_whole_text(own, tokenizer, f"{what}, sample {index}")
+        check_stop_strings(own, driven.request.params, f"{what}, sample {index}")
 
 
 def compare_sample(own: SampleRun, expected: SampleRun, what: str) -> None:
@@ -58,6 +60,24 @@ def check_whole_text(own: SampleRun, tokenizer: Tokenizer | None, what: str) -> 
     if (is_cut and not whole.startswith(text + str(stop))) or (not is_cut and whole != text):
         message = f"{what}: text {text!r} was streamed, and its tokens decode to {whole!r} (stop reason {stop!r})"
         raise OutcomeMismatch(message, text=text, whole=whole)
+
+
+def check_stop_strings(own: SampleRun, params: SamplingParams, what: str) -> None:
+    """Holds text to holding no stop string, wherever one would have ended it.
+
+    Before `min_tokens` a stop string is text like any other, and beside a token that ends the request it is too.
+
+    Raises:
+        OutcomeMismatch: It holds one.
+    """
+    output = own.output
+    ends_by_token = output.finish_reason == "stop" and not isinstance(output.stop_reason, str)
+    if params.min_tokens or ends_by_token or output.text is None:
+        return
+    for stop_string in params.stop_strings:
+        if stop_string in output.text:
+            message = f"{what}: text {output.text!r} was streamed past the stop string {stop_string!r}"
+            raise OutcomeMismatch(message, text=output.text, stop_string=stop_string)
 
 
 def _check_beginning(own: Any, expected: Any, what: str) -> None:
