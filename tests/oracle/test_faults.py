@@ -14,7 +14,7 @@ from oracle.case import Case
 from oracle.check import CheckSettings
 from oracle.checkpoints import CheckpointSpec
 from oracle.errors import FaultNotCaught
-from oracle.faults import FAULTS, Area, Fault
+from oracle.faults import FAULTS, SCHEDULE_FAULTS, Area, Fault
 from oracle.faults.hunt import Catch, hunt
 from oracle.faults.registry import Replacement, one_replacement
 from oracle.faults.schedule_hunt import hunt_schedules, run_watched

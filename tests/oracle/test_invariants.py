@@ -58,9 +58,9 @@ SPOILS = {
     ),
     "waits-with-computed-tokens": (
         lambda core: (
-            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 0)
-            or core.scheduler.waiting[-1].token_ids.append(1)
-            or setattr(core.scheduler.waiting[-1], "num_computed_tokens", 1)
+            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 0),
+            core.scheduler.waiting[-1].token_ids.append(1),
+            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 1),
         ),
         "that are nowhere",
     ),
@@ -71,8 +71,8 @@ SPOILS = {
     "swapped-count": (lambda core: setattr(core.scheduler.blocks, "num_swapped_blocks", 9), "are counted"),
     "swapped-blocks-lost": (
         lambda core: (
-            setattr(core.scheduler.blocks, "num_swapped_blocks", 1)
-            or setattr(held_blocks(core.scheduler.waiting[0]), "num_swapped_blocks", 1)
+            setattr(core.scheduler.blocks, "num_swapped_blocks", 1),
+            setattr(held_blocks(core.scheduler.waiting[0]), "num_swapped_blocks", 1),
         ),
         "swapped out, needing",
     ),
