@@ -58,9 +58,9 @@ SPOILS = {
     ),
     "waits-with-computed-tokens": (
         lambda core: (
-            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 0),
+            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 0),  # type: ignore[func-returns-value]
             core.scheduler.waiting[-1].token_ids.append(1),
-            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 1),
+            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 1),  # type: ignore[func-returns-value]
         ),
         "that are nowhere",
     ),
@@ -71,8 +71,8 @@ SPOILS = {
     "swapped-count": (lambda core: setattr(core.scheduler.blocks, "num_swapped_blocks", 9), "are counted"),
     "swapped-blocks-lost": (
         lambda core: (
-            setattr(core.scheduler.blocks, "num_swapped_blocks", 1),
-            setattr(held_blocks(core.scheduler.waiting[0]), "num_swapped_blocks", 1),
+            setattr(core.scheduler.blocks, "num_swapped_blocks", 1),  # type: ignore[func-returns-value]
+            setattr(held_blocks(core.scheduler.waiting[0]), "num_swapped_blocks", 1),  # type: ignore[func-returns-value]
         ),
         "swapped out, needing",
     ),
