@@ -290,3 +290,22 @@ def test_no_step_reserves_a_block_that_it_does_not_need(make_state, run_step):
         run_step(scheduler)
         held.append((state.num_computed_tokens, len(state.blocks.table.block_ids)))
     assert held == [(5, 2), (10, 3), (13, 4), (14, 4), (15, 4), (16, 4), (17, 5), (18, 5)]
+
+
+def test_tokens_of_a_request_that_is_preempted_again_are_given_to_others(make_state, run_step):
+    """Under "prefill first" a newcomer may have to make room in the very step that let it in."""
+    space = BlockSpace(6, 2, enable_prefix_caching=False)
+    scheduler = ContinuousScheduler(8, 4, blocks=space, is_prefill_first=True)
+    first, second = make_state("a"), make_state("b", (1, 2, 3))
+    scheduler.add(first)
+    scheduler.add(second)
+    run_step(scheduler)
+    third = make_state("c")
+    scheduler.add(third)
+    run_step(scheduler)
+    late = make_state("late", (1, 2))
+    scheduler.add(late)
+    output = scheduler.schedule()
+    assert output.preempted == ((late, "recompute"),)
+    assert output.admitted == ()
+    assert [(row.state, row.num_scheduled_tokens) for row in output.rows] == [(first, 1), (second, 1), (third, 1)]
