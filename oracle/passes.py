@@ -56,6 +56,7 @@ class _Row:
 
     request_index: int | None
     positions: range
+    num_logits: int = 1
 
 
 def alone_passes(model: Llama, token_ids_by_request: Sequence[Sequence[int]]) -> Iterator[list[Part]]:
@@ -138,6 +139,7 @@ class _WatchedRunner:
                     0 if keeps_nothing else row.state.num_computed_tokens,
                     row.state.num_computed_tokens + row.num_scheduled_tokens,
                 ),
+                row.num_logits,
             )
             for row in rows
         ]
@@ -164,7 +166,7 @@ def _parts(
         message = f"{num_tokens} tokens ran, where the requests of the step have {lengths} to run"
         raise ActivationMismatch(message, num_tokens=num_tokens, lengths=lengths)
     pieces_by_name = {
-        name: torch.split(activation, lengths if len(activation) == num_tokens else 1)
+        name: torch.split(activation, lengths if len(activation) == num_tokens else [row.num_logits for row in rows])
         for name, activation in activations.items()
     }
     return [

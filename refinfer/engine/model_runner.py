@@ -141,19 +141,18 @@ class ContinuousRunner(_BlocklessRunner):
 
     def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
         """Runs the next tokens of each row, prompts and newest tokens in one pass."""
-        self._cache_by_request = {
-            state: cache
-            for state, cache in self._cache_by_request.items()
-            if state.status is RequestStatus.RUNNING and state.num_computed_tokens
-        }
         views = [self._current_cache(row.state).attention_view(row.num_scheduled_tokens) for row in rows]
+        self._cache_by_request = {
+            state: cache for state, cache in self._cache_by_request.items() if state.status is RequestStatus.RUNNING
+        }
         model_input = _packed(rows)
         return model_input.run(self._model, PackedAttentionView(views, model_input.num_tokens))
 
     def _current_cache(self, state: RequestState) -> ContinuousCache:
-        """Gives a request's cache, advanced to where the request stands."""
-        cache = self._cache_by_request.get(state) or self._new_cache()
-        self._cache_by_request[state] = cache
+        """Gives a request's cache, advanced to where the request stands; one that was preempted begins anew."""
+        cache = self._cache_by_request.get(state)
+        if cache is None or state.num_computed_tokens < cache.num_computed_tokens:
+            cache = self._cache_by_request[state] = self._new_cache()
         if state.num_computed_tokens > cache.num_computed_tokens:
             cache.advance(state.num_computed_tokens - cache.num_computed_tokens)
         return cache

@@ -88,10 +88,10 @@ def test_ways_are_tried_from_the_simplest_on(capsys):
     assert "continuous:" not in text
 
 
-def test_a_step_that_runs_other_tokens_is_told(capsys):
+def test_a_cache_of_somebody_else_is_found_where_it_is_read_first(capsys):
     status, text = run(capsys, "--fault", "ended_cache_handed_on", "--ways", "continuous")
     assert status == EXIT_PARTS
-    assert "3 tokens ran, where the requests of the step have [1, 5] to run" in text
+    assert "model.layers.0.self_attn.per_head_output" in text
 
 
 def test_figures_around_the_divergence_are_shown(capsys):
@@ -131,7 +131,7 @@ def test_prompts_run_on_a_checkpoint_that_is_named(capsys):
         (["case.json", "--ids", "1"], "give a case, or --model together with --ids"),
         (["--model", "somewhere", "--ids", "one"], "--ids 'one' are no token ids"),
         (["--model", "somewhere", "--ids", "1", "--max-tokens", "0"], "max_tokens"),
-        (["--ways", "paged"], "way 'paged' is unknown"),
+        (["--ways", "tiled"], "way 'tiled' is unknown"),
     ],
 )
 def test_first_divergence_refuses_in_one_line(capsys, arguments, message):
