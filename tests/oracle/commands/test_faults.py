@@ -44,7 +44,7 @@ def test_faults_refuses_an_unknown_name_before_anything_is_planted(run, argument
 
 
 def test_caught_fault_is_shown_with_what_caught_it(run):
-    status, output, _ = run("faults", "ties_to_highest_id", "--examples", 12)
+    status, output, _ = run("faults", "ties_to_highest_id", "--examples", 60)
     assert status == EXIT_PASS
     first, second, last = output.splitlines()
     assert first.startswith("ties_to_highest_id (")
