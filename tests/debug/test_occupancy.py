@@ -9,7 +9,7 @@ def test_blocks_of_w1_are_nearly_full():
     paged, static = run_paged(requests, 16), run_static(requests)
     assert paged.share >= 0.94
     assert static.share < paged.share
-    num_tokens = sum(request.params.max_tokens for request in requests)
+    num_tokens = sum(request.params.max_tokens or 0 for request in requests)
     assert paged.stats.num_emitted_tokens == static.stats.num_emitted_tokens == num_tokens
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refinfer import EngineConfig, LLMEngine, SamplingParams
+from refinfer import EngineConfig, LLMEngine, RequestOutput, SamplingParams
 from refinfer.errors import (
     ConfigError,
     DuplicateRequestError,
@@ -24,7 +24,7 @@ def engine(make_llm, cache):
 
 def drain(engine):
     """The last word on every request."""
-    last = {}
+    last: dict[str, RequestOutput] = {}
     while engine.has_unfinished_requests():
         last.update((output.request_id, output) for output in engine.step())
     return last

@@ -35,6 +35,17 @@ def finish_by_hand(core):
     core.scheduler.waiting[-1].status = RequestStatus.FINISHED
 
 
+def compute_by_hand(core):
+    state = core.scheduler.waiting[-1]
+    state.append(1)
+    state.num_computed_tokens = 1
+
+
+def lose_by_hand(core):
+    core.scheduler.blocks.num_swapped_blocks = 1
+    held_blocks(core.scheduler.waiting[0]).num_swapped_blocks = 1
+
+
 SPOILS = {
     "held-twice": (lambda core: core.scheduler.blocks.pool.hold([held(core, 0).table.block_ids[0]]), "references"),
     "leaked": (lambda core: core.scheduler.blocks.pool.allocate(1), "references"),
@@ -56,26 +67,13 @@ SPOILS = {
         lambda core: setattr(core.scheduler.running[0], "num_computed_tokens", 5),
         "none runs",
     ),
-    "waits-with-computed-tokens": (
-        lambda core: (
-            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 0)
-            or core.scheduler.waiting[-1].token_ids.append(1)
-            or setattr(core.scheduler.waiting[-1], "num_computed_tokens", 1)
-        ),
-        "that are nowhere",
-    ),
+    "waits-with-computed-tokens": (compute_by_hand, "that are nowhere"),
     "waits-with-blocks": (
         lambda core: held_blocks(core.scheduler.waiting[-1]).table.append(core.scheduler.blocks.pool.allocate(1)),
         "waits and holds blocks",
     ),
     "swapped-count": (lambda core: setattr(core.scheduler.blocks, "num_swapped_blocks", 9), "are counted"),
-    "swapped-blocks-lost": (
-        lambda core: (
-            setattr(core.scheduler.blocks, "num_swapped_blocks", 1)
-            or setattr(held_blocks(core.scheduler.waiting[0]), "num_swapped_blocks", 1)
-        ),
-        "swapped out, needing",
-    ),
+    "swapped-blocks-lost": (lose_by_hand, "swapped out, needing"),
     "ended-and-waits": (finish_by_hand, "among those that wait and is finished"),
     "waits-and-runs": (lambda core: core.scheduler.running.append(core.scheduler.waiting[0]), "twice"),
     "running-status": (
