@@ -14,8 +14,10 @@ import torch
 from oracle.checkpoints import CheckpointSpec, write_checkpoint
 from oracle.compare import LogitRows, as_rows
 from oracle.errors import OutcomeMismatch, ScenarioError
+from oracle.lone_answer import SampleRun
 from oracle.reference import Reference
 from oracle.scenario import RequestSpec, Scenario
+from oracle.schedule_core import samples_alone
 from oracle.subjects import RefinferSubject, RequestRecord
 from oracle.tolerances import FLOAT64_BOUND, NOISE_FACTOR, SMALLEST_NOISE_IN_EPS
 from oracle.witness import Witness
@@ -55,12 +57,21 @@ class Case:
         scenario: What runs.
         folder: The checkpoint, for a scenario that generates none.
         num_chunkings: In how many ways the property `bits` cuts requests into chunks, besides the drawn one.
+        loaded_by_manner: The model where it is loaded already, by whether it is in the invariant manner; others
+            that the case needs are added.
 
     Raises:
         ScenarioError: The scenario names no checkpoint and no folder was given.
     """
 
-    def __init__(self, scenario: Scenario, folder: Path | None = None, *, num_chunkings: int = 2) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        folder: Path | None = None,
+        loaded_by_manner: dict[bool, LoadedModel] | None = None,
+        *,
+        num_chunkings: int = 2,
+    ) -> None:
         if scenario.checkpoint is not None:
             self._generated = _generate(scenario.checkpoint)
             folder = self._generated.path
@@ -71,7 +82,8 @@ class Case:
         self.folder = folder
         self.num_chunkings = num_chunkings
         self._subjects: dict[tuple[str, bool], RefinferSubject] = {}
-        self._loaded_by_manner: dict[bool, LoadedModel] = {}
+        self._loaded_by_manner = {} if loaded_by_manner is None else loaded_by_manner
+        self._lone_samples: list[list[SampleRun]] | None = None
         self._lone_logits_by_index: dict[int, torch.Tensor] = {}
         self._records_by_run: dict[tuple[str, tuple[int, ...]], list[RequestRecord]] = {}
         self._reference_by_tokens: dict[tuple[str, tuple[int, ...]], LogitRows] = {}
@@ -81,18 +93,31 @@ class Case:
         """Gives a mode of `refinfer`, opened in the scenario's dtype, and in its manner unless told another."""
         is_invariant = self.scenario.batch_invariant if batch_invariant is None else batch_invariant
         if (mode, is_invariant) not in self._subjects:
-            if is_invariant not in self._loaded_by_manner:
-                self._loaded_by_manner[is_invariant] = LoadedModel.load(
-                    self.folder, dtype=self.scenario.dtype, batch_invariant=is_invariant
-                )
             self._subjects[mode, is_invariant] = RefinferSubject(
-                self._loaded_by_manner[is_invariant],
+                self.loaded(batch_invariant=is_invariant),
                 mode,
                 dtype=self.scenario.dtype,
                 max_num_seqs=self.scenario.max_num_seqs,
                 batch_invariant=is_invariant,
             )
         return self._subjects[mode, is_invariant]
+
+    def loaded(self, *, batch_invariant: bool) -> LoadedModel:
+        """Gives the model, loaded once in each manner of numerics."""
+        if batch_invariant not in self._loaded_by_manner:
+            self._loaded_by_manner[batch_invariant] = LoadedModel.load(
+                self.folder, dtype=self.scenario.dtype, batch_invariant=batch_invariant
+            )
+        return self._loaded_by_manner[batch_invariant]
+
+    @property
+    def lone_samples(self) -> list[list[SampleRun]]:
+        """For every request, what each of its samples gives alone, without a cache."""
+        if self._lone_samples is None:
+            self._lone_samples = samples_alone(
+                self.loaded(batch_invariant=self.scenario.batch_invariant), self.scenario
+            )
+        return self._lone_samples
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:

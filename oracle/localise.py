@@ -11,7 +11,7 @@ from oracle.divergence import Divergence, first_divergence
 from oracle.expectation import Expectation, Oracles, widened
 from oracle.passes import Part, alone_passes, chunked_passes, engine_passes
 from oracle.scenario import Scenario
-from oracle.subjects import MODES
+from oracle.subjects import MODES, options_of
 from refinfer import LLM, SamplingParams, load_model
 
 ALONE = "alone"
@@ -115,10 +115,10 @@ def walk_scenario(scenario: Scenario, folder: Path, way: str, oracles: Oracles) 
         return walk(passes, oracles.expect(prompts), is_bitwise=way == ALONE)
     llm = LLM(
         folder,
-        cache=way,
         dtype=scenario.dtype,
         max_num_seqs=scenario.max_num_seqs,
         batch_invariant=scenario.batch_invariant,
+        **options_of(way),
     )
     params = [
         SamplingParams(temperature=0.0, max_tokens=request.max_tokens, ignore_eos=request.ignore_eos)

@@ -52,10 +52,11 @@ class Part:
 
 @dataclass(frozen=True)
 class _Row:
-    """What a request has to run in a pass; nobody reads a row without a request."""
+    """What a request has to run in a pass, and of how many tokens it wants logits; of some rows nobody reads any."""
 
     request_index: int | None
     positions: range
+    num_logits: int = 1
 
 
 def alone_passes(model: Llama, token_ids_by_request: Sequence[Sequence[int]]) -> Iterator[list[Part]]:
@@ -64,7 +65,7 @@ def alone_passes(model: Llama, token_ids_by_request: Sequence[Sequence[int]]) ->
         view = CausalAttentionView([len(token_ids)])
         with _collecting(model) as collector:
             logits = model.forward(torch.tensor(token_ids), torch.arange(len(token_ids)), view)
-        yield _parts([_Row(index, range(len(token_ids)))], collector.records, [logits], model)
+        yield _parts([_Row(index, range(len(token_ids)), len(token_ids))], collector.records, [logits], model)
 
 
 def chunked_passes(
@@ -138,6 +139,7 @@ class _WatchedRunner:
                     0 if keeps_nothing else row.state.num_computed_tokens,
                     row.state.num_computed_tokens + row.num_scheduled_tokens,
                 ),
+                row.num_logits,
             )
             for row in rows
         ]
@@ -159,12 +161,13 @@ def _parts(
     activations = name_refinfer_records(records, model.config.num_layers)
     activations |= {name: records[f"{path}.input"] for name, path in _INPUT_PATH_BY_NAME.items()}
     lengths = [len(row.positions) for row in rows]
+    num_logits = [row.num_logits for row in rows]
     num_tokens = len(activations[INPUT_IDS])
     if num_tokens != sum(lengths):
         message = f"{num_tokens} tokens ran, where the requests of the step have {lengths} to run"
         raise ActivationMismatch(message, num_tokens=num_tokens, lengths=lengths)
     pieces_by_name = {
-        name: torch.split(activation, lengths if len(activation) == num_tokens else 1)
+        name: torch.split(activation, lengths if len(activation) == num_tokens else num_logits)
         for name, activation in activations.items()
     }
     return [

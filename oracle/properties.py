@@ -17,8 +17,12 @@ from oracle.reference_properties import (
     check_stopping,
     check_witness_logits,
 )
+from oracle.schedule_properties import check_schedules
 from oracle.subjects import MODES
 from oracle.text_properties import check_text
+
+MODES_BUT_GATHER = tuple(mode for mode in MODES if mode != "paged_gather")
+"""Both readers of the paged cache give the same bits, which `bits` and `schedules` hold them to; the rest asks one."""
 
 HALF_DTYPES = ("bfloat16", "float16")
 ALL_DTYPES = ("float32", "float64", *HALF_DTYPES)
@@ -43,7 +47,7 @@ class Property:
     name: str
     question: str
     check: Check
-    modes: tuple[str, ...] = MODES
+    modes: tuple[str, ...] = MODES_BUT_GATHER
     dtypes: tuple[str, ...] = ALL_DTYPES
     is_generated_only: bool = False
 
@@ -117,6 +121,13 @@ PROPERTIES = (
         "bits",
         "Is every row of logits the same bit for bit, in every mode, company, order and chunking?",
         check_bits,
+        modes=MODES,
+    ),
+    Property(
+        "schedules",
+        "Does a request give in any schedule what it gives alone, without a cache?",
+        check_schedules,
+        modes=MODES,
     ),
     Property("order", "Does the order of arrival change nothing?", check_order),
     Property("stopping", "Does every request end where it should, for the reason it says?", check_stopping),

@@ -1,20 +1,25 @@
-"""One generated case as plain data: a checkpoint, a dtype, and requests; saves to and loads from JSON."""
+"""One generated case as plain data: a checkpoint, a dtype, requests and a schedule; saves to and loads from JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from oracle.checkpoints import CheckpointSpec
+from oracle.engine_spec import EngineSpec, StepScript
 from oracle.errors import ScenarioError
+from oracle.sampling_spec import SamplingSpec
+from oracle.spec_checks import are, check_choice, check_count, check_flag, check_ids, with_tuples
+from refinfer.errors import SamplingParamsError
+from refinfer.sampling import SamplingParams
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 """Dtypes in which a scenario can run."""
 
-SCENARIO_VERSION = 2
+SCENARIO_VERSION = 3
 """Raised whenever an older file would no longer mean the same run."""
-
 
 _NOT_A_SCENARIO = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 """What reading text of another shape raises."""
@@ -29,7 +34,10 @@ class RequestSpec:
         max_tokens: Most output tokens.
         ignore_eos: Emit end-of-sequence tokens like any other and go on.
         cuts: Where the prompt is cut for chunked prefill: token counts, ascending, inside the prompt.
-        arrival: The step of a chunked run in which its first chunk may run; engines are given all at once.
+        arrival: The step before which it arrives, counted from 0; properties without a schedule give all at once.
+        sampling: Its own sampling parameters; properties without a schedule run it greedily.
+        abort_step: The step before which it is aborted, if it has not ended by then; None for never.
+        cache_salt: Only requests with the same one share a prefix.
 
     Raises:
         ScenarioError: A value is of another type, or no request could run with it.
@@ -40,24 +48,38 @@ class RequestSpec:
     ignore_eos: bool = False
     cuts: tuple[int, ...] = ()
     arrival: int = 0
+    sampling: SamplingSpec = field(default_factory=SamplingSpec)
+    abort_step: int | None = None
+    cache_salt: str | None = None
 
     def __post_init__(self) -> None:
-        _check_ids("prompt_token_ids", self.prompt_token_ids)
-        _check_ids("cuts", self.cuts)
-        _check_count("max_tokens", self.max_tokens)
+        check_ids("prompt_token_ids", self.prompt_token_ids)
+        check_ids("cuts", self.cuts)
+        check_count("max_tokens", self.max_tokens)
+        check_flag("ignore_eos", self.ignore_eos)
+        check_count("arrival", self.arrival, 0)
+        if self.abort_step is not None:
+            check_count("abort_step", self.abort_step, 0)
         if not self.prompt_token_ids:
             message = "a request has no prompt token; a scenario holds requests that can run"
             raise ScenarioError(message)
-        if not isinstance(self.ignore_eos, bool):
-            message = f"ignore_eos is {self.ignore_eos!r}; it must be true or false"
-            raise ScenarioError(message, ignore_eos=self.ignore_eos)
-        if not isinstance(self.arrival, int) or self.arrival < 0:
-            message = f"arrival is {self.arrival!r}; it must be a step, counted from 0"
-            raise ScenarioError(message, arrival=self.arrival)
+        if not isinstance(self.cache_salt, str | None) or not isinstance(self.sampling, SamplingSpec):
+            message = f"cache_salt {self.cache_salt!r} is no text, or sampling {self.sampling!r} has no parameters"
+            raise ScenarioError(message)
         bounds = (0, *self.cuts, len(self.prompt_token_ids))
         if any(start >= end for start, end in pairwise(bounds)):
             message = f"cuts {self.cuts} do not ascend inside a prompt of {len(self.prompt_token_ids)} tokens"
             raise ScenarioError(message, cuts=self.cuts)
+        try:
+            hash(self.params)
+        except (SamplingParamsError, TypeError, ValueError) as error:
+            message = f"no request can sample with {self.sampling}: {error}"
+            raise ScenarioError(message, sampling=self.sampling) from error
+
+    @cached_property
+    def params(self) -> SamplingParams:
+        """What an engine is given for it."""
+        return self.sampling.params(self.max_tokens, ignore_eos=self.ignore_eos)
 
 
 @dataclass(frozen=True)
@@ -71,6 +93,9 @@ class Scenario:
         batch_invariant: Whether the subject runs in the invariant manner of numerics, or in the plain one.
         texts: Texts to be turned into tokens; they run through no model.
         checkpoint: The generated model; None stands for a checkpoint that is named beside the scenario.
+        engine: Settings of the engine, for properties that run a schedule.
+        script: What the scheduler is made to do, step by step; afterwards the shipped policy decides.
+        is_symbolic: Whether it runs on the symbolic model, which has neither checkpoint nor dtype.
 
     Raises:
         ScenarioError: A value is of another type, or nothing could run with it.
@@ -82,15 +107,21 @@ class Scenario:
     batch_invariant: bool = True
     texts: tuple[str, ...] = ()
     checkpoint: CheckpointSpec | None = field(default_factory=CheckpointSpec)
+    engine: EngineSpec = field(default_factory=EngineSpec)
+    script: tuple[StepScript, ...] = ()
+    is_symbolic: bool = False
 
     def __post_init__(self) -> None:
-        _check_count("max_num_seqs", self.max_num_seqs)
+        check_count("max_num_seqs", self.max_num_seqs)
+        check_choice("dtype", self.dtype, DTYPES)
+        check_flag("batch_invariant", self.batch_invariant)
+        check_flag("is_symbolic", self.is_symbolic)
         is_legal_by_name = {
-            "requests": bool(self.requests) and _are(RequestSpec, self.requests),
-            "dtype": self.dtype in DTYPES,
-            "batch_invariant": isinstance(self.batch_invariant, bool),
-            "texts": _are(str, self.texts),
+            "requests": bool(self.requests) and are(RequestSpec, self.requests),
+            "texts": are(str, self.texts),
             "checkpoint": self.checkpoint is None or isinstance(self.checkpoint, CheckpointSpec),
+            "engine": isinstance(self.engine, EngineSpec),
+            "script": are(StepScript, self.script),
         }
         for name, is_legal in is_legal_by_name.items():
             if not is_legal:
@@ -104,6 +135,11 @@ class Scenario:
     def reordered(self, order: tuple[int, ...]) -> "Scenario":
         """Gives the scenario in which the requests arrive in another order."""
         return replace(self, requests=tuple(self.requests[index] for index in order))
+
+    @property
+    def max_model_len(self) -> int:
+        """The longest request in tokens, prompt and output together."""
+        return max(len(request.prompt_token_ids) + request.max_tokens for request in self.requests)
 
     def to_json(self) -> str:
         """Gives the scenario as text that `from_json` reads back."""
@@ -121,6 +157,7 @@ class Scenario:
             version = raw.pop("version")
             requests = raw.pop("requests")
             checkpoint = raw.pop("checkpoint")
+            engine, script = raw.pop("engine"), raw.pop("script")
         except _NOT_A_SCENARIO as error:
             raise _not_a_scenario(error) from error
         if version != SCENARIO_VERSION:
@@ -128,9 +165,14 @@ class Scenario:
             raise ScenarioError(message, version=version)
         try:
             return cls(
-                requests=tuple(RequestSpec(**_with_tuples(request)) for request in requests),
-                checkpoint=None if checkpoint is None else CheckpointSpec(**_with_tuples(checkpoint)),
-                **_with_tuples(raw),
+                requests=tuple(
+                    RequestSpec(**_tupled(request) | {"sampling": SamplingSpec(**_tupled(request["sampling"]))})
+                    for request in requests
+                ),
+                checkpoint=None if checkpoint is None else CheckpointSpec(**_tupled(checkpoint)),
+                engine=EngineSpec(**engine),
+                script=tuple(StepScript(**_tupled(step)) for step in script),
+                **_tupled(raw),
             )
         except ScenarioError:
             raise
@@ -152,26 +194,9 @@ class Scenario:
         return cls.from_json(text)
 
 
-def _are(kind: type, values: object) -> bool:
-    return isinstance(values, tuple) and all(isinstance(value, kind) for value in values)
-
-
-def _check_ids(name: str, values: object) -> None:
-    if not _are(int, values):
-        message = f"{name} is {values!r}; it must hold whole numbers"
-        raise ScenarioError(message, name=name)
-
-
-def _check_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or value < 1:
-        message = f"{name} is {value!r}; it must be a whole number of at least 1"
-        raise ScenarioError(message, name=name)
-
-
 def _not_a_scenario(error: Exception) -> ScenarioError:
     return ScenarioError(f"the text is not a scenario: {error!r}; `to_json` writes one")
 
 
-def _with_tuples(raw: dict[str, Any]) -> dict[str, Any]:
-    """JSON has lists only; the frozen values have tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()}
+def _tupled(raw: dict[str, Any]) -> dict[str, Any]:
+    return {name: with_tuples(value) for name, value in raw.items()}

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from oracle.checkpoints import CheckpointSpec
 from oracle.scenario import RequestSpec, Scenario
+from oracle.schedule_strategies import with_schedule
 from oracle.tiny_tokenizer import SPECIAL_TOKENS, TOKENIZER_SIZE
 
 Draw = Callable[..., Any]
@@ -116,9 +117,13 @@ def requests(
     )
 
 
+def scenarios(dtypes: tuple[str, ...] = _DTYPES) -> st.SearchStrategy[Scenario]:
+    """Draws a scenario with a schedule; the empty draw is one request of one token on the simplest model."""
+    return with_schedule(_unscheduled(dtypes))
+
+
 @st.composite
-def scenarios(draw: Draw, dtypes: tuple[str, ...] = _DTYPES) -> Scenario:
-    """Draws a scenario; the empty draw is one request of one token on the simplest model."""
+def _unscheduled(draw: Draw, dtypes: tuple[str, ...]) -> Scenario:
     spec = draw(checkpoint_specs(), label="checkpoint")
     one_request = requests(spec.vocab_size, MAX_PROMPT_TOKENS, MAX_OUTPUT_TOKENS, NUM_LONG_PROMPT_TOKENS)
     return Scenario(

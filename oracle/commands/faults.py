@@ -8,10 +8,14 @@ from rich.markup import escape
 from oracle.check import CheckSettings
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, pin_threads, positive
 from oracle.errors import FaultNotCaught, OracleError
-from oracle.faults import FAULTS
+from oracle.faults import FAULTS, SCHEDULE_FAULTS
 from oracle.faults.hunt import hunt
+from oracle.faults.schedule_hunt import hunt_schedules
 from oracle.strategies import scenarios
 from oracle.subjects import MODES
+
+SCHEDULES_PER_CASE = 10
+"""A schedule on the symbolic model takes hundredths of a second."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -48,6 +52,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
         if options.list:
             continue
         try:
+            if fault.name in SCHEDULE_FAULTS:
+                seen = hunt_schedules(fault, num_schedules=SCHEDULES_PER_CASE * options.examples, seed=options.seed)
+                num_caught += 1
+                line = f"  caught by schedules, {seen.way}, in schedule {seen.num_schedules}"
+                console.print(line, style="green", highlight=False, soft_wrap=True)
+                continue
             catch = hunt(fault, check_settings)
         except FaultNotCaught as error:
             console.print(f"  NOT CAUGHT: {escape(str(error))}", style="bold red", highlight=False, soft_wrap=True)

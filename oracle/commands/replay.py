@@ -10,6 +10,7 @@ from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, chosen_properties, pin_
 from oracle.errors import CheckFailed, ScenarioError
 from oracle.properties import observe
 from oracle.scenario import Scenario
+from oracle.symbolic_check import SYMBOLIC_MODES, run_with_effects
 from oracle.verdicts import Verdict
 from refinfer.hub import resolve_model
 
@@ -25,6 +26,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
     scenario = Scenario.load(options.case)
+    if scenario.is_symbolic:
+        return _replay_symbolic(scenario, console)
     if options.model is not None and scenario.checkpoint is not None:
         message = f"{options.case} generates its own checkpoint; leave --model away"
         raise ScenarioError(message, model=options.model)
@@ -43,4 +46,17 @@ def run(options: argparse.Namespace, console: Console) -> int:
                 status = EXIT_FAIL
                 line = f"{Verdict.FAIL:8} {prop.name} × {mode}: {error}"
                 console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
+    return status
+
+
+def _replay_symbolic(scenario: Scenario, console: Console) -> int:
+    status = EXIT_PASS
+    for mode in SYMBOLIC_MODES:
+        try:
+            run_with_effects(scenario, mode)
+            console.print(f"{Verdict.PASS:8} symbolic schedules × {mode}", highlight=False)
+        except CheckFailed as error:
+            status = EXIT_FAIL
+            line = f"{Verdict.FAIL:8} symbolic schedules × {mode}: {error}"
+            console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
     return status

@@ -39,7 +39,7 @@ def chosen_modes(text: str) -> tuple[str, ...]:
     Raises:
         OracleError: One is unknown.
     """
-    return _chosen("mode", text, MODES)
+    return chosen("mode", text, MODES)
 
 
 def chosen_dtypes(text: str) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def chosen_dtypes(text: str) -> tuple[str, ...]:
     Raises:
         OracleError: One is unknown.
     """
-    return _chosen("dtype", text, DTYPES)
+    return chosen("dtype", text, DTYPES)
 
 
 def chosen_properties(text: str | None) -> tuple[Property, ...]:
@@ -60,10 +60,15 @@ def chosen_properties(text: str | None) -> tuple[Property, ...]:
     if text is None:
         return PROPERTIES
     property_by_name = {prop.name: prop for prop in PROPERTIES}
-    return tuple(property_by_name[name] for name in _chosen("property", text, tuple(property_by_name)))
+    return tuple(property_by_name[name] for name in chosen("property", text, tuple(property_by_name)))
 
 
-def _chosen(kind: str, text: str, choices: tuple[str, ...]) -> tuple[str, ...]:
+def chosen(kind: str, text: str, choices: tuple[str, ...]) -> tuple[str, ...]:
+    """Reads names, separated by commas, each of which must be one of some choices.
+
+    Raises:
+        OracleError: One is unknown.
+    """
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in choices:

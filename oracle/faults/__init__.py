@@ -42,4 +42,19 @@ FAULTS = {
 }
 """Every planted fault by its switch."""
 
-__all__ = ["FAULTS", "Area", "Fault"]
+SCHEDULE_FAULTS = tuple(
+    fault.name
+    for module in (
+        block_faults,
+        prefix_faults,
+        scheduler_faults,
+        preemption_faults,
+        paged_faults,
+        picking_faults,
+        ending_faults,
+    )
+    for fault in module.FAULTS
+)
+"""Those that schedules are to catch."""
+
+__all__ = ["FAULTS", "SCHEDULE_FAULTS", "Area", "Fault"]

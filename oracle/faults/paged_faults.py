@@ -8,15 +8,12 @@ from torch import Tensor
 from oracle.faults.registry import Area, one_replacement
 from refinfer.cache import HostBlocks, PagedCache, PagedPart, paged_view
 from refinfer.cache.paged_view import BlocksAttentionView, GatherAttentionView
-from refinfer.engine.model_runner import PagedRunner
-from refinfer.scheduler import BlockOperation
 
 _slots_of = paged_view.slots_of
 _rows_of = paged_view._rows_of  # noqa: SLF001
 _write = paged_view._PagedView._write  # noqa: SLF001
 _swap_out = PagedCache.swap_out
 _copy_blocks = PagedCache.copy_blocks
-_prepare = PagedRunner.prepare
 _tiles = BlocksAttentionView._tiles  # noqa: SLF001
 
 
@@ -125,18 +122,6 @@ def values_not_swapped(self: PagedCache, block_ids: Sequence[int]) -> HostBlocks
 
 
 @one_replacement(
-    "swapped_out_by_reference",
-    Area.PAGED,
-    "what was swapped out goes on being the pool's memory, and changes with it",
-    PagedRunner,
-    "prepare",
-)
-def swapped_out_by_reference(self: PagedRunner, operations: Sequence[BlockOperation]) -> None:
-    """Carries out swaps after everything else of their step."""
-    _prepare(self, sorted(operations, key=lambda operation: type(operation).__name__ == "SwapOut"))
-
-
-@one_replacement(
     "other_requests_tiles",
     Area.PAGED,
     "of several requests that are read at once, the first two get each other's keys and values",
@@ -159,7 +144,6 @@ FAULTS = (
     past_end_read_from_block,
     values_not_copied,
     values_not_swapped,
-    swapped_out_by_reference,
     other_requests_tiles,
 )
 """Faults of the paged cache's memory."""

@@ -13,8 +13,18 @@ from refinfer.cache import CausalAttentionView, ContinuousCache
 from refinfer.engine import LoadedModel
 from refinfer.engine.core import StepRow
 
-MODES = ("none", "static", "continuous")
-"""The modes of `refinfer`, named after their caches."""
+MODES = ("none", "static", "continuous", "paged", "paged_gather")
+"""The modes of `refinfer`, named after their caches; the paged one with either of its readers, blocks and gather."""
+
+_OPTIONS_BY_MODE: dict[str, dict[str, str]] = {
+    "paged": {"cache": "paged", "paged_attention": "blocks"},
+    "paged_gather": {"cache": "paged", "paged_attention": "gather"},
+}
+
+
+def options_of(mode: str) -> dict[str, str]:
+    """Gives the engine options that stand for a mode."""
+    return _OPTIONS_BY_MODE.get(mode, {"cache": mode})
 
 
 class RefinferSubject:
@@ -33,7 +43,9 @@ class RefinferSubject:
     ) -> None:
         self._mode = mode
         self._max_num_seqs = max_num_seqs
-        self._llm = LLM(model, cache=mode, dtype=dtype, max_num_seqs=max_num_seqs, batch_invariant=batch_invariant)
+        self._llm = LLM(
+            model, dtype=dtype, max_num_seqs=max_num_seqs, batch_invariant=batch_invariant, **options_of(mode)
+        )
 
     @property
     def name(self) -> str:

@@ -73,13 +73,18 @@ class Answer:
         has_logprobs = state.request.params.logprobs is not None
         return CompletionOutput(
             index=state.sample_index,
-            text=None if self._detokenizer is None else self._text,
+            text=self.text,
             token_ids=state.output_token_ids,
             cumulative_logprob=self._cumulative_logprob if has_logprobs else None,
             logprobs=list(self._logprobs) if has_logprobs else None,
             finish_reason=state.finish_reason,
             stop_reason=state.stop_reason,
         )
+
+    @property
+    def text(self) -> str | None:
+        """The text so far, as far as it can no longer change; None without a tokenizer."""
+        return None if self._detokenizer is None else self._text
 
     @property
     def prompt_logprobs(self) -> list[dict[int, Logprob] | None] | None:

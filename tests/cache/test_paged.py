@@ -100,12 +100,12 @@ class PagedCacheLife(RuleBasedStateMachine):
                     assert not given_tensor[:, :, len(expected) :].any()
                     assert given_tensor.shape[2] == -(-len(expected) // KEY_TILE) * KEY_TILE
 
-    @rule(data=st.data(), reader=st.sampled_from(READERS), num_layers=st.integers(0, 2))
+    @rule(data=st.data(), reader=st.sampled_from(READERS), num_layers=st.sampled_from([2, 2, 1, 0]))
     def step(self, data, reader, num_layers):
         """Some requests run; all of what they ran stands, or a part of it, or the pass fails on its way."""
         plan = []
         for request in self.requests:
-            num_tokens = data.draw(st.sampled_from([0, 1, 2, 5, KEY_TILE - 1, KEY_TILE + 1]))
+            num_tokens = data.draw(st.sampled_from([1, 2, 5, KEY_TILE - 1, KEY_TILE + 1, 0]))
             if num_tokens and request.host_blocks is None and self.make_room(request, num_tokens):
                 plan.append((request, self.names(num_tokens)))
         if not plan:
@@ -161,7 +161,7 @@ class PagedCacheLife(RuleBasedStateMachine):
 
 
 def test_paged_cache_lives_as_its_model(toolbox):
-    life = settings(deadline=None, max_examples=settings().max_examples // 4, stateful_step_count=15)
+    life = settings(deadline=None, max_examples=settings().max_examples // 2, stateful_step_count=20)
     run_state_machine_as_test(partial(PagedCacheLife, toolbox), settings=life)  # type: ignore[arg-type]  # a factory will do
 
 

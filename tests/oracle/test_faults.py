@@ -14,17 +14,22 @@ from oracle.case import Case
 from oracle.check import CheckSettings
 from oracle.checkpoints import CheckpointSpec
 from oracle.errors import FaultNotCaught
-from oracle.faults import FAULTS, Area, Fault
+from oracle.faults import FAULTS, SCHEDULE_FAULTS, Area, Fault
 from oracle.faults.hunt import Catch, hunt
 from oracle.faults.registry import Replacement, one_replacement
+from oracle.faults.schedule_hunt import hunt_schedules, run_watched
 from oracle.properties import PROPERTIES, observe
 from oracle.scenario import RequestSpec, Scenario
 from oracle.strategies import scenarios
 from oracle.subjects import MODES
+from oracle.symbolic_check import run_symbolic
 from oracle.tiny_tokenizer import TOKENIZER_SIZE
 from refinfer.numerics.plain import PlainNumerics
 
 pytestmark = pytest.mark.without_shape_checks
+
+RARELY_SEEN = ("presence_counts_often",)
+"""Faults that change a token in few schedules only."""
 
 BUSY = Scenario(
     requests=(
@@ -75,7 +80,22 @@ GENERATED_CASES = replace(BUSY_CASES, strategy=scenarios(), num_examples=12)
 NO_OP = Fault("no_op", Area.MODEL, "nothing is wrong", (Replacement(PlainNumerics, "silu", PlainNumerics.silu),))
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", SCHEDULE_FAULTS)
+def test_fault_is_caught_by_schedules(name):
+    """By one that holds once the fault is pulled out again."""
+    num_schedules = 1500 if name in RARELY_SEEN else 300
+    catch = hunt_schedules(FAULTS[name], num_schedules=num_schedules)
+    if catch.scenario.is_symbolic:
+        run_watched(catch.scenario)
+        run_symbolic(catch.scenario, "paged")
+
+
+def test_schedules_raise_no_alarm_without_a_fault():
+    with pytest.raises(FaultNotCaught, match="passed 40 schedules unseen"):
+        hunt_schedules(replace(NO_OP, area=Area.BLOCKS), num_schedules=40)
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in SCHEDULE_FAULTS])
 def test_fault_is_caught(name):
     """By a property that holds on the very same case once the fault is pulled out again."""
     catch = hunt(FAULTS[name], BUSY_CASES)

@@ -35,17 +35,6 @@ def finish_by_hand(core):
     core.scheduler.waiting[-1].status = RequestStatus.FINISHED
 
 
-def compute_by_hand(core):
-    state = core.scheduler.waiting[-1]
-    state.append(1)
-    state.num_computed_tokens = 1
-
-
-def lose_by_hand(core):
-    core.scheduler.blocks.num_swapped_blocks = 1
-    held_blocks(core.scheduler.waiting[0]).num_swapped_blocks = 1
-
-
 SPOILS = {
     "held-twice": (lambda core: core.scheduler.blocks.pool.hold([held(core, 0).table.block_ids[0]]), "references"),
     "leaked": (lambda core: core.scheduler.blocks.pool.allocate(1), "references"),
@@ -67,13 +56,26 @@ SPOILS = {
         lambda core: setattr(core.scheduler.running[0], "num_computed_tokens", 5),
         "none runs",
     ),
-    "waits-with-computed-tokens": (compute_by_hand, "that are nowhere"),
+    "waits-with-computed-tokens": (
+        lambda core: (
+            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 0),  # type: ignore[func-returns-value]
+            core.scheduler.waiting[-1].token_ids.append(1),
+            setattr(core.scheduler.waiting[-1], "num_computed_tokens", 1),  # type: ignore[func-returns-value]
+        ),
+        "that are nowhere",
+    ),
     "waits-with-blocks": (
         lambda core: held_blocks(core.scheduler.waiting[-1]).table.append(core.scheduler.blocks.pool.allocate(1)),
         "waits and holds blocks",
     ),
     "swapped-count": (lambda core: setattr(core.scheduler.blocks, "num_swapped_blocks", 9), "are counted"),
-    "swapped-blocks-lost": (lose_by_hand, "swapped out, needing"),
+    "swapped-blocks-lost": (
+        lambda core: (
+            setattr(core.scheduler.blocks, "num_swapped_blocks", 1),  # type: ignore[func-returns-value]
+            setattr(held_blocks(core.scheduler.waiting[0]), "num_swapped_blocks", 1),  # type: ignore[func-returns-value]
+        ),
+        "swapped out, needing",
+    ),
     "ended-and-waits": (finish_by_hand, "among those that wait and is finished"),
     "waits-and-runs": (lambda core: core.scheduler.running.append(core.scheduler.waiting[0]), "twice"),
     "running-status": (

@@ -16,6 +16,7 @@ from oracle.localise import ALONE, CHUNKED, WAYS, Culprit, walk, walk_scenario
 from oracle.passes import Part, alone_passes
 from oracle.scenario import RequestSpec, Scenario
 from oracle.strategies import scenarios
+from oracle.subjects import MODES
 from refinfer import load_model
 
 pytestmark = pytest.mark.without_shape_checks
@@ -177,4 +178,4 @@ def test_a_walk_has_figures_for_every_name(expectation):
 
 def test_ways_begin_with_the_simplest():
     assert WAYS[:2] == (ALONE, CHUNKED)
-    assert WAYS[2:] == ("none", "static", "continuous")
+    assert WAYS[2:] == MODES

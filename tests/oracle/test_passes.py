@@ -15,11 +15,12 @@ from oracle.passes import (
     names_in_pass,
 )
 from refinfer import LLM, SamplingParams, load_model
+from refinfer.engine.model_runner import ContinuousRunner
 
 PROMPTS = ([40], [2, 3, 4, 5, 6, 7], [70, 71, 72])
 CUTS = ((), (1, 4), (2,))
 MAX_TOKENS = (2, 5, 3)
-KEEPING_MODES = ("static", "continuous")
+KEEPING_MODES = ("static", "continuous", "paged")
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +41,10 @@ def start(llm):
 
 def all_token_ids(llm):
     """Prompts and outputs of a run that nobody watches."""
-    generation = llm.start(start(llm))
-    while generation.has_unfinished_requests():
-        generation.step()
-    return [state.token_ids for state in generation.states]
+    core, states = llm.start(start(llm))
+    while core.has_unfinished_requests():
+        core.step()
+    return [state.token_ids for state in states]
 
 
 def assert_close(part, whole, name):
@@ -127,12 +128,12 @@ def test_watching_does_not_change_tokens(llm):
 
 def test_engine_passes_refuse_a_step_that_runs_other_tokens(llama_folder, monkeypatch):
     llm = LLM(llama_folder, cache="continuous")
-    prefill = llm.model.prefill
+    execute = ContinuousRunner.execute
 
-    def prefill_without_last_token(prompts, caches):
-        return prefill([prompt[:-1] or prompt for prompt in prompts], caches)
+    def execute_without_last_token(runner, rows):
+        return execute(runner, [row._replace(num_scheduled_tokens=max(1, row.num_scheduled_tokens - 1)) for row in rows])
 
-    monkeypatch.setattr(llm.model, "prefill", prefill_without_last_token)
+    monkeypatch.setattr(ContinuousRunner, "execute", execute_without_last_token)
     with pytest.raises(ActivationMismatch, match=r"8 tokens ran, where .* have \[1, 6, 3\] to run"):
         next(engine_passes(llm, start(llm)))
 

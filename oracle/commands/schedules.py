@@ -1,0 +1,119 @@
+"""`python -m oracle schedules`: runs many schedules, and says what they had in common with trouble."""
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from oracle.checkpoints import CheckpointSpec
+from oracle.choosers import RandomChooser
+from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, EXIT_VACUOUS, chosen, pin_threads, positive
+from oracle.scenario import Scenario
+from oracle.schedule_properties import ModelRuns
+from oracle.schedule_run import ModeReport, RunSchedule, run_schedules
+from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
+from oracle.schedule_witness import FEATURES, PAIRS
+from oracle.subjects import MODES
+from oracle.symbolic_check import SYMBOLIC_MODES, run_with_effects
+from oracle.verdicts import Verdict
+
+CHECKPOINTS = (
+    CheckpointSpec(num_layers=1, vocab_size=97),
+    CheckpointSpec(seed=1, num_layers=2, num_heads=4, num_kv_heads=2, vocab_size=288, with_tokenizer=True),
+    CheckpointSpec(
+        seed=2,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=1,
+        head_dim=20,
+        rope_type="llama3",
+        original_max_position_embeddings=32,
+        eos_token_ids=tuple(range(1, 288, 11)),
+        vocab_size=288,
+        with_tokenizer=True,
+    ),
+    CheckpointSpec(seed=3, num_layers=1, num_heads=4, num_kv_heads=1, head_dim=24, tie_word_embeddings=True),
+)
+"""Tiny models that schedules run on: every ratio of heads, and RoPE in bands."""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds the command to a command line."""
+    schedules = commands.add_parser("schedules", help="run many schedules against each of their requests alone")
+    schedules.add_argument("--symbolic", action="store_true", help="on the symbolic model instead of tiny real ones")
+    schedules.add_argument("--plain", action="store_true", help="in the plain manner of numerics")
+    schedules.add_argument("--modes", help="comma-separated (default: all; with --symbolic paged and continuous)")
+    schedules.add_argument("--examples", type=positive, default=500, help="how many schedules (default: %(default)s)")
+    schedules.add_argument("--seed", type=int, default=0, help="the same seed makes the same schedules")
+    schedules.add_argument("--time-budget", type=float, metavar="SECONDS", help="begin no schedule after this time")
+    schedules.add_argument("--failures", type=Path, default=Path("oracle-failures"), metavar="DIR")
+    schedules.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Runs the command and gives its exit status."""
+    pin_threads(None)
+    known = SYMBOLIC_MODES if options.symbolic else MODES
+    usual = ("paged", "continuous") if options.symbolic else MODES
+    modes = usual if options.modes is None else chosen("mode", options.modes, known)
+    runner: RunSchedule = run_with_effects if options.symbolic else ModelRuns().run
+    deadline = None if options.time_budget is None else time.monotonic() + options.time_budget
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("schedules", total=options.examples)
+        reports = run_schedules(
+            schedules_of(options), runner, modes, deadline=deadline, on_schedule=lambda: progress.advance(task)
+        )
+    show(console, reports)
+    for report in reports:
+        _save(console, report, options.failures)
+    verdicts = [report.verdict for report in reports]
+    if Verdict.FAIL in verdicts:
+        return EXIT_FAIL
+    return EXIT_VACUOUS if Verdict.VACUOUS in verdicts else EXIT_PASS
+
+
+def schedules_of(options: argparse.Namespace) -> Iterator[Scenario]:
+    """Gives the schedules of a run, made as they are needed."""
+    choose = RandomChooser(options.seed)
+    for _ in range(options.examples):
+        if options.symbolic:
+            yield choose_symbolic_schedule(choose)
+        else:
+            yield choose_model_schedule(choose, CHECKPOINTS, batch_invariant=not options.plain)
+
+
+def show(console: Console, reports: list[ModeReport]) -> None:
+    """Prints the share of schedules that had each feature, mode by mode."""
+    table = Table(title="schedules that had a feature", title_justify="left")
+    table.add_column("feature", no_wrap=True)
+    for report in reports:
+        table.add_column(report.mode)
+    effects = sorted({name for report in reports for name in report.table.count_by_effect})
+    table.add_row("verdict", *(str(report.verdict) for report in reports))
+    table.add_row("schedules", *(str(report.table.num_schedules) for report in reports))
+    table.add_row("a second", *(f"{report.table.num_schedules / (report.seconds or 1):.0f}" for report in reports))
+    for name in ("num_requests", "num_steps"):
+        means = (getattr(report.table, name) / max(1, report.table.num_schedules) for report in reports)
+        table.add_row(f"mean {name}", *(f"{mean:.1f}" for mean in means))
+    for name in (*FEATURES, *PAIRS):
+        table.add_row(name, *(f"{report.table.share(name):.1%}" for report in reports))
+    for name in effects:
+        table.add_row(f"effect of {name}", *(str(report.table.count_by_effect[name]) for report in reports))
+    console.print(table)
+
+
+def _save(console: Console, report: ModeReport, folder: Path) -> None:
+    if report.failure is None or report.failure.scenario is None:
+        if report.verdict is Verdict.VACUOUS:
+            console.print(f"vacuous: {report.mode} never had {', '.join(report.table.missing)}", markup=False)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"schedules-{report.mode}.json"
+    path.write_text(report.failure.scenario.to_json(), encoding="utf-8")
+    for line in (f"FAIL {report.mode}: {report.failure.message}", f"run it again: python -m oracle replay {path}"):
+        console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,115 @@
+"""Plants a fault, runs schedules on it, and tells which one caught it: answers, or the state between two steps."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from oracle.choosers import RandomChooser
+from oracle.commands.schedules import CHECKPOINTS
+from oracle.drive import Drive
+from oracle.engine_spec import EngineSpec
+from oracle.errors import CheckFailed, FaultNotCaught, InvariantViolation, MismatchError
+from oracle.faults.registry import Area, Fault
+from oracle.invariants import check_core, check_output
+from oracle.sampling_effects import observed_effects
+from oracle.scenario import Scenario
+from oracle.schedule_core import requests_of, symbolic_core
+from oracle.schedule_properties import ModelRuns
+from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
+from oracle.symbolic import EOS_TOKEN_IDS
+from oracle.symbolic_check import run_symbolic
+from refinfer.errors import RefinferError
+from refinfer.scheduler import SchedulerOutput
+
+NEEDS_A_MODEL = (Area.PAGED,)
+"""Areas whose code the symbolic model does not run."""
+
+SYMBOLIC_MODES = ("paged", "continuous")
+MODEL_MODES = ("paged", "paged_gather")
+
+
+@dataclass(frozen=True)
+class ScheduleCatch:
+    """How schedules caught a fault.
+
+    Attributes:
+        fault: The fault.
+        way: "answers" or "state", and the mode.
+        num_schedules: Schedules until then.
+        message: What was said.
+        scenario: The schedule.
+    """
+
+    fault: Fault
+    way: str
+    num_schedules: int
+    message: str
+    scenario: Scenario
+
+
+def hunt_schedules(fault: Fault, *, num_schedules: int, seed: int = 0) -> ScheduleCatch:
+    """Plants a fault and runs schedules until one fails.
+
+    Args:
+        fault: What to plant.
+        num_schedules: Most schedules that are tried.
+        seed: The same seed tries the same ones.
+
+    Raises:
+        FaultNotCaught: Every schedule passed.
+    """
+    choose = RandomChooser(seed)
+    runs = ModelRuns()
+    for number in range(1, num_schedules + 1):
+        if fault.area in NEEDS_A_MODEL:
+            scenario = choose_model_schedule(choose, CHECKPOINTS, batch_invariant=True)
+        else:
+            scenario = choose_symbolic_schedule(choose)
+        with fault.planted():
+            for way, message in _failures(scenario, runs, needs_model=fault.area in NEEDS_A_MODEL):
+                return ScheduleCatch(fault, way, number, message, scenario)
+    message = f"fault {fault.name} ({fault.bug}) passed {num_schedules} schedules unseen"
+    raise FaultNotCaught(message, fault=fault.name, num_cases=num_schedules)
+
+
+def _failures(scenario: Scenario, runs: ModelRuns, *, needs_model: bool) -> Iterator[tuple[str, str]]:
+    for mode in MODEL_MODES if needs_model else SYMBOLIC_MODES:
+        try:
+            if needs_model:
+                runs.run(scenario, mode)
+            else:
+                observed_effects(scenario, run_symbolic(scenario, mode), EOS_TOKEN_IDS)
+        except CheckFailed as error:
+            yield f"answers in {mode}", str(error)
+    try:
+        run_watched(scenario)
+    except CheckFailed as error:
+        yield "state", str(error)
+
+
+def run_watched(scenario: Scenario) -> Drive:
+    """Runs a schedule on the symbolic model, by the shipped policy alone, and checks the state around every step.
+
+    Raises:
+        CheckFailed: Something does not hold, or the engine raised an error.
+    """
+    engine: EngineSpec = scenario.engine
+    plain = replace(scenario, script=(), is_symbolic=True, checkpoint=None)
+    drive = Drive(symbolic_core(plain, "paged"), plain, requests_of(plain))
+    core = drive.core
+    schedule = core.scheduler.schedule
+
+    def watched() -> SchedulerOutput:
+        check_core(core, max_num_seqs=scenario.max_num_seqs)
+        output = schedule()
+        check_output(output, core.scheduler, scenario.max_num_seqs, engine.max_num_batched_tokens)
+        return output
+
+    core.scheduler.schedule = watched  # type: ignore[method-assign]  # no switch for being watched, on purpose
+    try:
+        drive.run()
+    except (MismatchError, InvariantViolation) as error:
+        raise CheckFailed(str(error)) from error
+    except (RefinferError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        message = f"{type(error).__name__}: {error}"
+        raise CheckFailed(message) from error
+    return drive

@@ -1,0 +1,94 @@
+"""What a request gives alone, without a cache, a scheduler or neighbours: what every schedule has to give as well."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from refinfer.engine.answer import Answer
+from refinfer.engine.model_input import RowLogits
+from refinfer.engine.output import CompletionOutput, Logprob
+from refinfer.sampling import SampleContext, finish, sample_token, token_logprobs
+from refinfer.scheduler import Request, RequestState, RequestStatus
+from refinfer.tokenizer import Tokenizer
+
+PromptLogprobs = list[dict[int, Logprob] | None] | None
+"""For each token of a prompt its log-probabilities; None in the place of the first, and where none are asked for."""
+
+NextLogits = Callable[[Sequence[int], int], RowLogits]
+"""Gives, for all tokens known so far, the logits after so many of the last of them."""
+
+
+@dataclass(frozen=True)
+class SampleRun:
+    """All that one sample of a request gave.
+
+    Attributes:
+        output: Tokens, text, log-probabilities, and how it ended.
+        prompt_logprobs: Log-probabilities of the prompt; None for all samples but the first.
+        logits: For each output token, the logits that it was picked from.
+    """
+
+    output: CompletionOutput
+    prompt_logprobs: PromptLogprobs
+    logits: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an answer depends on besides model and request.
+
+    Attributes:
+        eos_token_ids: End-of-sequence ids of the model.
+        max_model_len: Longest request in tokens, prompt and output together.
+        tokenizer: Turns tokens into text, if there is one.
+    """
+
+    eos_token_ids: frozenset[int]
+    max_model_len: int
+    tokenizer: Tokenizer | None
+
+
+def answer_alone(request: Request, sample_index: int, next_logits: NextLogits, around: Surroundings) -> SampleRun:
+    """Gives what one sample of a request gives by itself: each token follows from all tokens before it, run anew."""
+    state = RequestState(request, sample_index=sample_index)
+    answer = Answer(state, around.tokenizer)
+    rows: list[np.ndarray] = []
+    state.move_to(RequestStatus.RUNNING)
+    if state.wants_prompt_logprobs:
+        prompt = request.prompt_token_ids
+        num_wanted = request.params.prompt_logprobs or 0
+        logits = next_logits(prompt, len(prompt))
+        answer.push_prompt([token_logprobs(logits[p], prompt[p + 1], num_wanted) for p in range(len(prompt) - 1)])
+    while not state.is_finished:
+        logits = next_logits(state.token_ids, 1)[0]
+        rows.append(logits)
+        _push(state, answer, logits, around)
+    return SampleRun(answer.output(), answer.prompt_logprobs if sample_index == 0 else None, tuple(rows))
+
+
+def _push(state: RequestState, answer: Answer, logits: np.ndarray, around: Surroundings) -> None:
+    request = state.request
+    params = request.params
+    context = SampleContext(
+        params,
+        request.seed,
+        state.sample_index,
+        request.prompt_token_ids,
+        state.output_token_ids,
+        around.eos_token_ids,
+    )
+    token_id = sample_token(logits, context)
+    logprobs = None if params.logprobs is None else token_logprobs(logits, token_id, params.logprobs)
+    state.append(token_id)
+    end = finish(
+        token_id=token_id,
+        num_output_tokens=state.num_output_tokens,
+        num_tokens=state.num_tokens,
+        params=params,
+        eos_token_ids=around.eos_token_ids,
+        max_model_len=around.max_model_len,
+    )
+    end = answer.push(token_id, end, logprobs)
+    if end is not None:
+        state.finish(end.reason, end.stop_reason)

@@ -1,0 +1,92 @@
+"""Did a request give in a schedule what it gives alone? Bit for bit, and a beginning of it where it was aborted."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from oracle.drive import DrivenRequest
+from oracle.errors import OutcomeMismatch
+from oracle.lone_answer import SampleRun
+from refinfer.sampling import SamplingParams
+from refinfer.tokenizer import Tokenizer
+
+
+def compare_request(
+    driven: DrivenRequest, expected: Sequence[SampleRun], tokenizer: Tokenizer | None, what: str
+) -> None:
+    """Holds every sample of a request to what it gives alone.
+
+    Raises:
+        OutcomeMismatch: Something differs.
+    """
+    samples = driven.samples()
+    if len(samples) != len(expected):
+        message = f"{what}: {len(samples)} answers came, and {len(expected)} were asked for"
+        raise OutcomeMismatch(message)
+    for index, (own, alone) in enumerate(zip(samples, expected, strict=True)):
+        compare_sample(own, alone, f"{what}, sample {index}")
+        check_whole_text(own, tokenizer, f"{what}, sample {index}")
+        check_stop_strings(own, driven.request.params, f"{what}, sample {index}")
+
+
+def compare_sample(own: SampleRun, expected: SampleRun, what: str) -> None:
+    """Holds one sample to what it gives alone.
+
+    Raises:
+        OutcomeMismatch: Something differs.
+    """
+    is_aborted = own.output.finish_reason == "abort"
+    if is_aborted:
+        _check_beginning(own.output.token_ids, expected.output.token_ids, f"{what}, aborted: tokens")
+        _check_beginning(own.output.logprobs, expected.output.logprobs, f"{what}, aborted: logprobs")
+        _check_beginning(own.prompt_logprobs, expected.prompt_logprobs, f"{what}, aborted: prompt_logprobs")
+        return
+    for name in ("token_ids", "logprobs", "cumulative_logprob", "text", "finish_reason", "stop_reason"):
+        _check_equal(getattr(own.output, name), getattr(expected.output, name), f"{what}: {name}")
+    _check_equal(own.prompt_logprobs, expected.prompt_logprobs, f"{what}: prompt_logprobs")
+
+
+def check_whole_text(own: SampleRun, tokenizer: Tokenizer | None, what: str) -> None:
+    """Holds streamed text to all tokens decoded at once; a stop string and what follows it are left out.
+
+    Raises:
+        OutcomeMismatch: They differ.
+    """
+    if tokenizer is None:
+        _check_equal(own.output.text, None, f"{what}: text without a tokenizer")
+        return
+    whole, text = tokenizer.decode(own.output.token_ids), own.output.text or ""
+    stop = own.output.stop_reason
+    is_cut = isinstance(stop, str)
+    if (is_cut and not whole.startswith(text + str(stop))) or (not is_cut and whole != text):
+        message = f"{what}: text {text!r} was streamed, and its tokens decode to {whole!r} (stop reason {stop!r})"
+        raise OutcomeMismatch(message, text=text, whole=whole)
+
+
+def check_stop_strings(own: SampleRun, params: SamplingParams, what: str) -> None:
+    """Holds text to holding no stop string, wherever one would have ended it.
+
+    Before `min_tokens` a stop string is text like any other, and beside a token that ends the request it is too.
+
+    Raises:
+        OutcomeMismatch: It holds one.
+    """
+    output = own.output
+    ends_by_token = output.finish_reason == "stop" and not isinstance(output.stop_reason, str)
+    if params.min_tokens or ends_by_token or output.text is None:
+        return
+    for stop_string in params.stop_strings:
+        if stop_string in output.text:
+            message = f"{what}: text {output.text!r} was streamed past the stop string {stop_string!r}"
+            raise OutcomeMismatch(message, text=output.text, stop_string=stop_string)
+
+
+def _check_beginning(own: Any, expected: Any, what: str) -> None:
+    if own is not None and expected is not None:
+        expected = expected[: len(own)]
+    _check_equal(own, expected, what)
+
+
+def _check_equal(own: Any, expected: Any, what: str) -> None:
+    if own != expected:
+        message = f"{what} is {own!r}; alone, without a cache, it is {expected!r}"
+        raise OutcomeMismatch(message, own=own, expected=expected)

@@ -1,0 +1,128 @@
+"""Engines for schedules: the shipped parts around a scheduler that follows a scenario's script."""
+
+from collections.abc import Sequence
+
+import torch
+
+from oracle.lone_answer import SampleRun, Surroundings, answer_alone
+from oracle.scenario import Scenario
+from oracle.scripted_scheduler import ScriptedScheduler
+from oracle.subjects import options_of
+from oracle.symbolic import EOS_TOKEN_IDS, SymbolicTokenizer
+from oracle.symbolic_runners import SymbolicContinuousRunner, SymbolicPagedRunner, SymbolicRecomputeRunner
+from refinfer.cache import CausalAttentionView
+from refinfer.cache.block_table import BlockTable
+from refinfer.config.engine_config import engine_config
+from refinfer.engine import LoadedModel
+from refinfer.engine.assembly import make_runner
+from refinfer.engine.core import EngineCore
+from refinfer.engine.model_input import RowLogits
+from refinfer.engine.model_runner import ModelRunner
+from refinfer.scheduler import BlockSpace, Request, RequestQueues, StaticScheduler
+
+SYMBOLIC_TOKENIZER = SymbolicTokenizer()
+
+FIRST_FREE_SEED = 1000
+"""Requests without a seed of their own get fixed ones in the harness, so that a saved case runs the same again."""
+
+
+def requests_of(scenario: Scenario) -> list[Request]:
+    """Makes the requests of a scenario as an engine's core takes them."""
+    return [
+        Request(
+            str(place),
+            None,
+            spec.prompt_token_ids,
+            spec.params,
+            FIRST_FREE_SEED + place if spec.sampling.seed is None else spec.sampling.seed,
+            spec.cache_salt,
+        )
+        for place, spec in enumerate(scenario.requests)
+    ]
+
+
+def num_blocks_of(scenario: Scenario) -> int:
+    """Gives the size of the pool."""
+    engine = scenario.engine
+    num_needed = BlockTable.blocks_for(scenario.max_model_len, engine.block_size)
+    if engine.num_spare_blocks is not None:
+        return num_needed + engine.num_spare_blocks
+    return num_needed * (1 + sum(spec.sampling.n for spec in scenario.requests))
+
+
+def block_space_of(scenario: Scenario, model_key: str = "") -> BlockSpace:
+    """Makes the blocks of a scenario's engine."""
+    engine = scenario.engine
+    num_blocks = num_blocks_of(scenario)
+    return BlockSpace(
+        num_blocks,
+        engine.block_size,
+        enable_prefix_caching=engine.enable_prefix_caching,
+        num_swap_blocks=num_blocks if engine.num_swap_blocks is None else engine.num_swap_blocks,
+        shuffle_seed=engine.placement_seed,
+        model_key=model_key,
+    )
+
+
+def scheduler_of(scenario: Scenario, space: BlockSpace | None, *, is_static: bool) -> RequestQueues:
+    """Makes the scheduler of a scenario's engine; a static one has nothing that a script could say."""
+    engine = scenario.engine
+    if is_static:
+        return StaticScheduler(scenario.max_num_seqs)
+    return ScriptedScheduler(
+        scenario.script,
+        scenario.max_num_seqs,
+        engine.max_num_batched_tokens,
+        blocks=space,
+        is_prefill_first=engine.scheduling == "prefill_first",
+        preempts_by_swap=engine.preemption == "swap",
+    )
+
+
+def symbolic_core(scenario: Scenario, mode: str) -> EngineCore:
+    """Makes an engine over the symbolic model, in the mode of that name."""
+    space = block_space_of(scenario) if mode == "paged" else None
+    return EngineCore(
+        scheduler_of(scenario, space, is_static=mode in ("none", "static")),
+        _symbolic_runner(mode, space),
+        eos_token_ids=EOS_TOKEN_IDS,
+        max_model_len=scenario.max_model_len,
+        tokenizer=SYMBOLIC_TOKENIZER,
+    )
+
+
+def _symbolic_runner(mode: str, space: BlockSpace | None) -> ModelRunner:
+    if space is not None:
+        return SymbolicPagedRunner(space.pool.num_blocks, space.block_size)
+    return SymbolicRecomputeRunner() if mode == "none" else SymbolicContinuousRunner()
+
+
+def model_core(loaded: LoadedModel, scenario: Scenario, mode: str) -> EngineCore:
+    """Makes an engine over a model, in the mode of that name."""
+    config = engine_config(max_num_seqs=scenario.max_num_seqs, dtype=scenario.dtype, **options_of(mode))
+    space = block_space_of(scenario, loaded.name) if config.cache == "paged" else None
+    return EngineCore(
+        scheduler_of(scenario, space, is_static=config.cache in ("none", "static")),
+        make_runner(config, loaded.model, scenario.max_model_len, space),
+        eos_token_ids=frozenset(loaded.eos_token_ids),
+        max_model_len=scenario.max_model_len,
+        tokenizer=loaded.tokenizer,
+    )
+
+
+def samples_alone(loaded: LoadedModel, scenario: Scenario) -> list[list[SampleRun]]:
+    """Gives what each sample of every request gives alone, every token from one pass without a cache."""
+    around = Surroundings(frozenset(loaded.eos_token_ids), scenario.max_model_len, loaded.tokenizer)
+
+    def next_logits(token_ids: Sequence[int], num_wanted: int) -> RowLogits:
+        count = len(token_ids)
+        view = CausalAttentionView([count])
+        wanted = list(range(count - num_wanted, count))
+        logits = loaded.model.forward(torch.tensor(list(token_ids)), torch.arange(count), view, wanted)
+        rows: RowLogits = (logits if logits.dtype in (torch.float32, torch.float64) else logits.float()).numpy()
+        return rows
+
+    return [
+        [answer_alone(request, index, next_logits, around) for index in range(request.params.n)]
+        for request in requests_of(scenario)
+    ]

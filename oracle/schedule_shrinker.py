@@ -1,0 +1,89 @@
+"""Makes a failing schedule small: takes away one deviation from the simplest run after the other, while it still fails.
+
+A schedule is plain data whose defaults are the simplest run, so that it can be shrunk without the choices that made it,
+and a saved one as well.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from itertools import chain
+from typing import Any
+
+from oracle.errors import ScenarioError
+from oracle.scenario import RequestSpec, Scenario
+
+
+def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], *, deadline: float) -> Scenario:
+    """Gives the smallest schedule found that still fails.
+
+    Args:
+        scenario: One that fails.
+        fails: Tells whether a schedule fails.
+        deadline: When the search ends, on the monotonic clock.
+    """
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for smaller in _simpler(scenario):
+            if time.monotonic() > deadline:
+                return scenario
+            if smaller != scenario and fails(smaller):
+                scenario, is_smaller = smaller, True
+                break
+    return scenario
+
+
+def _simpler(scenario: Scenario) -> Iterator[Scenario]:
+    """Gives schedules with one deviation less, the boldest first; those that are not legal are left out."""
+    requests, script = scenario.requests, scenario.script
+    for place in range(len(requests) * (len(requests) > 1)):
+        yield replace(scenario, requests=requests[:place] + requests[place + 1 :])
+    for kept in ((), script[: len(script) // 2], script[:-1], *_without_one(script)):
+        yield replace(scenario, script=kept)
+    for place, step in enumerate(script):
+        for simpler in _at_defaults(step):
+            yield replace(scenario, script=(*script[:place], simpler, *script[place + 1 :]))
+    for engine in _at_defaults(scenario.engine):
+        yield replace(scenario, engine=engine)
+    yield replace(scenario, max_num_seqs=16)
+    for place, request in enumerate(requests):
+        for simpler in _simpler_requests(request):
+            yield replace(scenario, requests=(*requests[:place], simpler, *requests[place + 1 :]))
+
+
+def _simpler_requests(request: RequestSpec) -> Iterator[RequestSpec]:
+    prompt = request.prompt_token_ids
+    half = len(prompt) // 2
+    prompts = chain((prompt[:half], prompt[half:]), _without_one(prompt), _with_zeros(prompt))
+    changes: list[dict[str, Any]] = [{"max_tokens": number} for number in (1, request.max_tokens // 2)]
+    changes += [{"max_tokens": request.max_tokens - 1}, {"arrival": 0}, {"arrival": request.arrival - 1}]
+    changes += [{"abort_step": None}, {"cache_salt": None}, {"ignore_eos": False}]
+    changes += [{"sampling": sampling} for sampling in _at_defaults(request.sampling)]
+    changes += [{"prompt_token_ids": shorter, "cuts": ()} for shorter in prompts]
+    for change in changes:
+        try:
+            smaller = replace(request, **change)
+        except ScenarioError:
+            continue
+        yield smaller
+
+
+def _at_defaults(spec: Any) -> Iterator[Any]:
+    """Gives a spec with one of its fields at its default, then one of its tuples shorter."""
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        if value != field.default:
+            yield replace(spec, **{field.name: field.default})
+            if isinstance(value, tuple):
+                yield from (replace(spec, **{field.name: kept}) for kept in _without_one(value))
+
+
+def _without_one(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    return (values[:place] + values[place + 1 :] for place in range(len(values)))
+
+
+def _with_zeros(prompt: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    for place, token_id in enumerate(prompt):
+        if token_id:
+            yield (*prompt[:place], 0, *prompt[place + 1 :])

@@ -1,0 +1,163 @@
+"""Runners that execute steps on the symbolic model: over blocks, over one store for each request, and over none."""
+
+from collections.abc import Sequence
+
+from oracle.errors import InvariantViolation
+from oracle.symbolic import PrefixHash, logits_of
+from refinfer.engine.model_input import RowLogits
+from refinfer.scheduler import (
+    BlockOperation,
+    CopyBlock,
+    DropSwapped,
+    ForgetBlocks,
+    RequestState,
+    RequestStatus,
+    ScheduledRow,
+    SwapIn,
+    SwapOut,
+)
+from refinfer.scheduler.request import held_blocks
+
+Value = bytes | None
+"""What a slot holds; None where nobody has written, or nobody may read any more."""
+
+WrittenToken = tuple[RequestState, int, bytes]
+"""Of whom a token ran, at which position, and what was kept of it."""
+
+
+class _SymbolicRunner:
+    """What the symbolic runners share: the step, and the log of all that was written.
+
+    Attributes:
+        written: Every token that ran, in order.
+    """
+
+    def __init__(self) -> None:
+        self.written: list[WrittenToken] = []
+
+    @property
+    def num_reserved_slots(self) -> int:
+        """None that would be worth counting."""
+        return 0
+
+    def prepare(self, operations: Sequence[BlockOperation]) -> None:
+        """Does nothing: without blocks no operation on them is decided."""
+
+    def _run(self, row: ScheduledRow, kept: Sequence[Value]) -> tuple[list[bytes], RowLogits]:
+        """Runs the next tokens of a row after what is kept of those before."""
+        state, start = row.state, row.state.num_computed_tokens
+        if len(kept) != start or None in kept:
+            missing = kept.index(None) if None in kept else len(kept)
+            message = (
+                f"request {state.request.request_id}, sample {state.sample_index}: position {missing} is read for "
+                f"position {start}, and nobody has written it"
+            )
+            raise InvariantViolation(message, position=missing)
+        prefix = PrefixHash(kept, state.request.cache_salt)  # type: ignore[arg-type]  # none of them is None
+        values = []
+        for position in range(start, start + row.num_scheduled_tokens):
+            value = prefix.push(state.token_ids[position], position)
+            values.append(value)
+            self.written.append((state, position, value))
+        return values, logits_of(values[len(values) - row.num_logits :])
+
+
+class SymbolicRecomputeRunner(_SymbolicRunner):
+    """Keeps nothing: each step runs every row from its first token."""
+
+    def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
+        """Runs all tokens of every row."""
+        logits = []
+        for row in rows:
+            prefix = PrefixHash(salt=row.state.request.cache_salt)
+            values = [prefix.push(token_id, place) for place, token_id in enumerate(row.state.token_ids)]
+            self.written.extend((row.state, place, value) for place, value in enumerate(values))
+            logits.append(logits_of(values[len(values) - row.num_logits :]))
+        return logits
+
+
+class SymbolicContinuousRunner(_SymbolicRunner):
+    """Keeps a store for each request that runs, and drops it when the request has ended or lost its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._values_by_request: dict[RequestState, list[Value]] = {}
+
+    def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
+        """Runs the next tokens of each row."""
+        self._values_by_request = {
+            state: values
+            for state, values in self._values_by_request.items()
+            if state.status is RequestStatus.RUNNING and state.num_computed_tokens
+        }
+        logits = []
+        for row in rows:
+            if row.state.is_finished:  # it only keeps its place in a static batch
+                logits.append(logits_of([]))
+                continue
+            kept = self._values_by_request.setdefault(row.state, [])
+            del kept[row.state.num_computed_tokens :]
+            values, own = self._run(row, kept)
+            kept.extend(values)
+            logits.append(own)
+        return logits
+
+
+class SymbolicPagedRunner(_SymbolicRunner):
+    """Keeps what all requests have in blocks.
+
+    Args:
+        num_blocks: Blocks of the pool.
+        block_size: Token places of a block.
+    """
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        super().__init__()
+        self._block_size = block_size
+        self._slots: list[Value] = [None] * (num_blocks * block_size)
+        self._swapped_by_request: dict[RequestState, list[Value]] = {}
+
+    @property
+    def num_swapped_requests(self) -> int:
+        """Requests that have something in host memory."""
+        return len(self._swapped_by_request)
+
+    def prepare(self, operations: Sequence[BlockOperation]) -> None:
+        """Copies, swaps and forgets blocks, in the order decided."""
+        for operation in operations:
+            match operation:
+                case SwapOut(state, block_ids):
+                    self._swapped_by_request[state] = [self._slots[slot] for slot in self._slots_of(block_ids)]
+                case SwapIn(state, block_ids):
+                    self._write(block_ids, self._swapped_by_request.pop(state))
+                case DropSwapped(state):
+                    del self._swapped_by_request[state]
+                case CopyBlock(source, target):
+                    self._write([target], [self._slots[slot] for slot in self._slots_of([source])])
+                case ForgetBlocks(block_ids):
+                    self._write(block_ids, [None] * (len(block_ids) * self._block_size))
+
+    def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
+        """Runs the next tokens of each row, all of which are forgotten before the first one runs."""
+        slots_by_row = []
+        for row in rows:
+            start = row.state.num_computed_tokens
+            slots = held_blocks(row.state).table.slots(0, start + row.num_scheduled_tokens)
+            for slot in slots[start:]:
+                self._slots[slot] = None
+            slots_by_row.append((slots, start))
+        logits = []
+        for row, (slots, start) in zip(rows, slots_by_row, strict=True):
+            values, own = self._run(row, [self._slots[slot] for slot in slots[:start]])
+            for slot, value in zip(slots[start:], values, strict=True):
+                self._slots[slot] = value
+            logits.append(own)
+        return logits
+
+    def _write(self, block_ids: Sequence[int], values: Sequence[Value]) -> None:
+        for slot, value in zip(self._slots_of(block_ids), values, strict=True):
+            self._slots[slot] = value
+
+    def _slots_of(self, block_ids: Sequence[int]) -> list[int]:
+        size = self._block_size
+        return [slot for block_id in block_ids for slot in range(block_id * size, (block_id + 1) * size)]

@@ -1,0 +1,36 @@
+"""A failing schedule becomes as small as what it fails for."""
+
+import time
+
+import pytest
+
+from oracle.choosers import RandomChooser
+from oracle.engine_spec import EngineSpec
+from oracle.scenario import RequestSpec, Scenario
+from oracle.schedule_shrinker import shrink
+from oracle.schedule_strategies import choose_symbolic_schedule
+
+
+def big(seed):
+    return choose_symbolic_schedule(RandomChooser(seed))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_a_need_nothing_is_left(seed):
+    smallest = shrink(big(seed), lambda _: True, deadline=time.monotonic() + 20)
+    assert smallest == Scenario((RequestSpec((0,)),), checkpoint=None, is_symbolic=True)
+
+
+def test_what_a_failure_needs_stays():
+    def fails(scenario):
+        return scenario.engine.block_size == 2 and any(3 in request.prompt_token_ids for request in scenario.requests)
+
+    first = next(scenario for scenario in map(big, range(200)) if fails(scenario))
+    smallest = shrink(first, fails, deadline=time.monotonic() + 20)
+    assert smallest.engine == EngineSpec(block_size=2)
+    assert [request.prompt_token_ids for request in smallest.requests] == [(3,)]
+    assert smallest.script == ()
+
+
+def test_time_ends_the_search():
+    assert shrink(big(0), lambda _: True, deadline=time.monotonic() - 1) == big(0)
