@@ -131,7 +131,9 @@ def test_engine_passes_refuse_a_step_that_runs_other_tokens(llama_folder, monkey
     execute = ContinuousRunner.execute
 
     def execute_without_last_token(runner, rows):
-        return execute(runner, [row._replace(num_scheduled_tokens=max(1, row.num_scheduled_tokens - 1)) for row in rows])
+        return execute(
+            runner, [row._replace(num_scheduled_tokens=max(1, row.num_scheduled_tokens - 1)) for row in rows]
+        )
 
     monkeypatch.setattr(ContinuousRunner, "execute", execute_without_last_token)
     with pytest.raises(ActivationMismatch, match=r"8 tokens ran, where .* have \[1, 6, 3\] to run"):
