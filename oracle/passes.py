@@ -96,7 +96,8 @@ def chunked_passes(
 def engine_passes(llm: LLM, requests: Sequence[Request]) -> Iterator[list[Part]]:
     """Runs requests together in the mode of an `LLM`: one pass for each step.
 
-    A row that has ended and stays in its batch has no part: what it computes is nobody's.
+    A row that has ended and stays in its batch has no part: what it computes is nobody's. Nor has one that runs a
+    piece of its prompt only, since it is handed no logits; what was off there shows in those that read it.
     """
     core, states = llm.start(requests)
     runner = core.runner = _WatchedRunner(core, states)
@@ -107,7 +108,8 @@ def engine_passes(llm: LLM, requests: Sequence[Request]) -> Iterator[list[Part]]
             row.state: torch.from_numpy(row.logits[-1:]) for row in step_rows if row.token_id is not None
         }
         handed = [logits_by_state.get(state) for state in runner.states]
-        yield _parts(runner.rows, collector.records, handed, llm.model)
+        if logits_by_state:
+            yield _parts(runner.rows, collector.records, handed, llm.model)
 
 
 class _WatchedRunner:

@@ -143,3 +143,11 @@ def test_engine_passes_refuse_a_step_that_runs_other_tokens(llama_folder, monkey
 def test_engine_passes_leave_no_hook_behind(llm):
     for _ in engine_passes(llm, start(llm)):
         assert not any(module._forward_hooks for module in llm.model.modules())
+
+
+@pytest.mark.parametrize("mode", ["continuous", "paged"])
+def test_step_that_hands_nobody_logits_has_no_parts(llama_folder, mode):
+    """A prompt that is longer than the budget runs in several steps, and the last of them emits."""
+    llm = LLM(llama_folder, cache=mode, max_num_batched_tokens=4)
+    parts = [part for parts in engine_passes(llm, start(llm)) for part in parts]
+    assert [sum(part.request_index == index for part in parts) for index in range(3)] == list(MAX_TOKENS)
