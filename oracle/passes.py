@@ -52,7 +52,7 @@ class Part:
 
 @dataclass(frozen=True)
 class _Row:
-    """What a request has to run in a pass; nobody reads a row without a request."""
+    """What a request has to run in a pass, and of how many tokens it wants logits; of some rows nobody reads any."""
 
     request_index: int | None
     positions: range
@@ -65,7 +65,7 @@ def alone_passes(model: Llama, token_ids_by_request: Sequence[Sequence[int]]) ->
         view = CausalAttentionView([len(token_ids)])
         with _collecting(model) as collector:
             logits = model.forward(torch.tensor(token_ids), torch.arange(len(token_ids)), view)
-        yield _parts([_Row(index, range(len(token_ids)))], collector.records, [logits], model)
+        yield _parts([_Row(index, range(len(token_ids)), len(token_ids))], collector.records, [logits], model)
 
 
 def chunked_passes(
@@ -96,7 +96,8 @@ def chunked_passes(
 def engine_passes(llm: LLM, requests: Sequence[Request]) -> Iterator[list[Part]]:
     """Runs requests together in the mode of an `LLM`: one pass for each step.
 
-    A row that has ended and stays in its batch has no part: what it computes is nobody's.
+    A row that has ended and stays in its batch has no part: what it computes is nobody's. Nor has one that runs a
+    piece of its prompt only, since it is handed no logits; what was off there shows in those that read it.
     """
     core, states = llm.start(requests)
     runner = core.runner = _WatchedRunner(core, states)
@@ -107,7 +108,8 @@ def engine_passes(llm: LLM, requests: Sequence[Request]) -> Iterator[list[Part]]
             row.state: torch.from_numpy(row.logits[-1:]) for row in step_rows if row.token_id is not None
         }
         handed = [logits_by_state.get(state) for state in runner.states]
-        yield _parts(runner.rows, collector.records, handed, llm.model)
+        if logits_by_state:
+            yield _parts(runner.rows, collector.records, handed, llm.model)
 
 
 class _WatchedRunner:
@@ -161,12 +163,13 @@ def _parts(
     activations = name_refinfer_records(records, model.config.num_layers)
     activations |= {name: records[f"{path}.input"] for name, path in _INPUT_PATH_BY_NAME.items()}
     lengths = [len(row.positions) for row in rows]
+    num_logits = [row.num_logits for row in rows]
     num_tokens = len(activations[INPUT_IDS])
     if num_tokens != sum(lengths):
         message = f"{num_tokens} tokens ran, where the requests of the step have {lengths} to run"
         raise ActivationMismatch(message, num_tokens=num_tokens, lengths=lengths)
     pieces_by_name = {
-        name: torch.split(activation, lengths if len(activation) == num_tokens else [row.num_logits for row in rows])
+        name: torch.split(activation, lengths if len(activation) == num_tokens else num_logits)
         for name, activation in activations.items()
     }
     return [

@@ -13,6 +13,25 @@ from oracle.schedule_nearly import compare_request_nearly
 from oracle.schedule_witness import features_of
 from refinfer.engine import LoadedModel
 
+CHECKPOINTS = (
+    CheckpointSpec(num_layers=1, vocab_size=97),
+    CheckpointSpec(seed=1, num_layers=2, num_heads=4, num_kv_heads=2, vocab_size=288, with_tokenizer=True),
+    CheckpointSpec(
+        seed=2,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=1,
+        head_dim=20,
+        rope_type="llama3",
+        original_max_position_embeddings=32,
+        eos_token_ids=tuple(range(1, 288, 11)),
+        vocab_size=288,
+        with_tokenizer=True,
+    ),
+    CheckpointSpec(seed=3, num_layers=1, num_heads=4, num_kv_heads=1, head_dim=24, tie_word_embeddings=True),
+)
+"""Tiny models that schedules run on: every ratio of heads, and RoPE in bands."""
+
 
 def check_schedules(case: Case, mode: str) -> Observation:
     """Runs the scenario's schedule, and holds every request to itself alone: the same bits, or up to near ties."""

@@ -9,36 +9,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from oracle.checkpoints import CheckpointSpec
 from oracle.choosers import RandomChooser
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, EXIT_VACUOUS, chosen, pin_threads, positive
 from oracle.scenario import Scenario
-from oracle.schedule_properties import ModelRuns
+from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_run import ModeReport, RunSchedule, run_schedules
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
 from oracle.schedule_witness import FEATURES, PAIRS
 from oracle.subjects import MODES
 from oracle.symbolic_check import SYMBOLIC_MODES, run_with_effects
 from oracle.verdicts import Verdict
-
-CHECKPOINTS = (
-    CheckpointSpec(num_layers=1, vocab_size=97),
-    CheckpointSpec(seed=1, num_layers=2, num_heads=4, num_kv_heads=2, vocab_size=288, with_tokenizer=True),
-    CheckpointSpec(
-        seed=2,
-        num_layers=2,
-        num_heads=2,
-        num_kv_heads=1,
-        head_dim=20,
-        rope_type="llama3",
-        original_max_position_embeddings=32,
-        eos_token_ids=tuple(range(1, 288, 11)),
-        vocab_size=288,
-        with_tokenizer=True,
-    ),
-    CheckpointSpec(seed=3, num_layers=1, num_heads=4, num_kv_heads=1, head_dim=24, tie_word_embeddings=True),
-)
-"""Tiny models that schedules run on: every ratio of heads, and RoPE in bands."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from oracle.choosers import RandomChooser
-from oracle.commands.schedules import CHECKPOINTS
 from oracle.drive import Drive
 from oracle.engine_spec import EngineSpec
 from oracle.errors import CheckFailed, FaultNotCaught, InvariantViolation, MismatchError
@@ -13,7 +12,7 @@ from oracle.invariants import check_core, check_output
 from oracle.sampling_effects import observed_effects
 from oracle.scenario import Scenario
 from oracle.schedule_core import requests_of, symbolic_core
-from oracle.schedule_properties import ModelRuns
+from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
 from oracle.symbolic import EOS_TOKEN_IDS
 from oracle.symbolic_check import run_symbolic

@@ -20,7 +20,7 @@ from refinfer.engine.model_runner import ContinuousRunner
 PROMPTS = ([40], [2, 3, 4, 5, 6, 7], [70, 71, 72])
 CUTS = ((), (1, 4), (2,))
 MAX_TOKENS = (2, 5, 3)
-KEEPING_MODES = ("static", "continuous")
+KEEPING_MODES = ("static", "continuous", "paged")
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +130,10 @@ def test_engine_passes_refuse_a_step_that_runs_other_tokens(llama_folder, monkey
     llm = LLM(llama_folder, cache="continuous")
     execute = ContinuousRunner.execute
 
-    def execute_without_last_token(self, rows):
-        return execute(self, [row._replace(num_scheduled_tokens=max(1, row.num_scheduled_tokens - 1)) for row in rows])
+    def execute_without_last_token(runner, rows):
+        return execute(
+            runner, [row._replace(num_scheduled_tokens=max(1, row.num_scheduled_tokens - 1)) for row in rows]
+        )
 
     monkeypatch.setattr(ContinuousRunner, "execute", execute_without_last_token)
     with pytest.raises(ActivationMismatch, match=r"8 tokens ran, where .* have \[1, 6, 3\] to run"):
@@ -141,3 +143,11 @@ def test_engine_passes_refuse_a_step_that_runs_other_tokens(llama_folder, monkey
 def test_engine_passes_leave_no_hook_behind(llm):
     for _ in engine_passes(llm, start(llm)):
         assert not any(module._forward_hooks for module in llm.model.modules())
+
+
+@pytest.mark.parametrize("mode", ["continuous", "paged"])
+def test_step_that_hands_nobody_logits_has_no_parts(llama_folder, mode):
+    """A prompt that is longer than the budget runs in several steps, and the last of them emits."""
+    llm = LLM(llama_folder, cache=mode, max_num_batched_tokens=4)
+    parts = [part for parts in engine_passes(llm, start(llm)) for part in parts]
+    assert [sum(part.request_index == index for part in parts) for index in range(3)] == list(MAX_TOKENS)

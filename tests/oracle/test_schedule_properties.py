@@ -4,12 +4,11 @@ import pytest
 
 from oracle.case import Case
 from oracle.choosers import RandomChooser
-from oracle.commands.schedules import CHECKPOINTS
 from oracle.errors import CheckFailed
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_core import model_core, requests_of
-from oracle.schedule_properties import ModelRuns, check_schedules
+from oracle.schedule_properties import CHECKPOINTS, ModelRuns, check_schedules
 from oracle.schedule_strategies import choose_model_schedule
 from oracle.subjects import MODES
 from refinfer.scheduler import BlockSpace
