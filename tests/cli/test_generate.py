@@ -168,7 +168,7 @@ def test_generate_refuses_a_model_that_is_none(capsys):
     assert capsys.readouterr().err.startswith("refinfer: model 'nothing' is neither a folder here")
 
 
-@pytest.mark.parametrize("words", [["--chat", "--ids", "1"], ["--cache", "paged", "x"], ["--dtype", "int8", "x"], []])
+@pytest.mark.parametrize("words", [["--chat", "--ids", "1"], ["--cache", "tiled", "x"], ["--dtype", "int8", "x"], []])
 def test_generate_refuses_options_that_do_not_go_together(words):
     with pytest.raises(SystemExit) as caught:
         run("--model", "x", *words)

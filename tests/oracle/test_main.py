@@ -13,7 +13,7 @@ from oracle.commands.shared import EXIT_USAGE
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["check", "--modes", "paged"], "mode 'paged' is unknown; choose among none, static, continuous"),
+        (["check", "--modes", "tiled"], "mode 'tiled' is unknown; choose among none, static, continuous"),
         (["check", "--modes", ""], "mode '' is unknown"),
         (["check", "--model", "./nowhere"], "nowhere is not a folder"),
         (["check", "--examples", "0"], "0 is not at least 1"),

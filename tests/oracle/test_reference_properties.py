@@ -20,7 +20,7 @@ from oracle.reference_properties import (
     check_witness_logits,
 )
 from oracle.scenario import RequestSpec, Scenario
-from refinfer.engine import llm
+from refinfer.engine import loading
 
 FEW = settings(max_examples=max(5, settings().max_examples // 4))
 """Each way of spoiling a record shows at once or never."""
@@ -270,7 +270,7 @@ def test_another_number_of_answers_than_of_requests_is_seen(data, change, script
 
 def test_stopping_sees_a_subject_that_knows_other_eos_token_ids(monkeypatch):
     """What ends a request stands in the checkpoint; the subject's own reading of it is in the dock as well."""
-    monkeypatch.setattr(llm, "load_eos_token_ids", lambda _folder: (2,))
+    monkeypatch.setattr(loading, "load_eos_token_ids", lambda _folder: (2,))
     spec = CheckpointSpec(num_layers=1, eos_token_ids=tuple(range(0, 131, 2)))
     requests = tuple(RequestSpec((token_id,), max_tokens=6) for token_id in range(5))
     with pytest.raises(OutcomeMismatch, match="expected"):
