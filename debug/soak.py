@@ -30,6 +30,9 @@ from refinfer.scheduler import BlockSpace, ContinuousScheduler, Request
 MAX_MODEL_LEN = 24
 NUM_BLOCKS = 14
 BLOCK_SIZE = 3
+MAX_STEPS_TO_DRAIN = 2_000
+"""After the last arrival; requests that have not ended by then never will, for want of blocks that were lost."""
+
 MAX_UNFINISHED = 8
 ARRIVAL_RATE, ABORT_RATE = 0.5, 0.05
 MAX_GROWTH = 3000
@@ -95,7 +98,9 @@ def soak(num_steps: int, seed: int, progress: Progress) -> Soaked:
             check_core(core)
         if step == num_steps // 2:
             num_objects = _allocated(core)
-    while core.has_unfinished_requests():
+    for _ in range(MAX_STEPS_TO_DRAIN):
+        if not core.has_unfinished_requests():
+            break
         core.step()
     check_drained(core)
     return Soaked(num_requests, core.stats().num_preemptions, _allocated(core) - num_objects)
