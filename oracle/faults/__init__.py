@@ -19,6 +19,16 @@ from oracle.faults import (
 )
 from oracle.faults.registry import Area, Fault
 
+_MODULES_OF_SERVING = (
+    block_faults,
+    prefix_faults,
+    scheduler_faults,
+    preemption_faults,
+    paged_faults,
+    picking_faults,
+    ending_faults,
+)
+
 FAULTS = {
     fault.name: fault
     for module in (
@@ -30,31 +40,13 @@ FAULTS = {
         sampling_faults,
         text_faults,
         numerics_faults,
-        block_faults,
-        prefix_faults,
-        scheduler_faults,
-        preemption_faults,
-        paged_faults,
-        picking_faults,
-        ending_faults,
+        *_MODULES_OF_SERVING,
     )
     for fault in module.FAULTS
 }
 """Every planted fault by its switch."""
 
-SCHEDULE_FAULTS = tuple(
-    fault.name
-    for module in (
-        block_faults,
-        prefix_faults,
-        scheduler_faults,
-        preemption_faults,
-        paged_faults,
-        picking_faults,
-        ending_faults,
-    )
-    for fault in module.FAULTS
-)
+SCHEDULE_FAULTS = tuple(fault.name for module in _MODULES_OF_SERVING for fault in module.FAULTS)
 """Those that schedules are to catch."""
 
 __all__ = ["FAULTS", "SCHEDULE_FAULTS", "Area", "Fault"]
