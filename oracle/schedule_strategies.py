@@ -157,17 +157,8 @@ def choose_script(choose: Chooser) -> tuple[StepScript, ...]:
 
 def choose_symbolic_schedule(choose: Chooser) -> Scenario:
     """Chooses a schedule for the symbolic model; the simplest is one request of one token, in one chunk, alone."""
-    requests: list[RequestSpec] = []
-    for _ in choose.items(MAX_REQUESTS, least=1):
-        request = RequestSpec(
-            choose.token_ids(SYMBOLIC_ALPHABET, MAX_OWN_TOKENS),
-            choose.one_of(_MAX_TOKENS),
-            choose.one_of(_FLAGS),
-            arrival=choose.one_of(_ARRIVALS),
-        )
-        requests.append(choose_scheduled(choose, request, requests, has_text=True))
     return Scenario(
-        requests=tuple(requests),
+        requests=_choose_requests(choose, MAX_REQUESTS, _MAX_TOKENS, has_text=True),
         max_num_seqs=choose.one_of(_MAX_NUM_SEQS),
         checkpoint=None,
         engine=choose_engine(choose),
@@ -179,23 +170,37 @@ def choose_symbolic_schedule(choose: Chooser) -> Scenario:
 def choose_model_schedule(choose: Chooser, checkpoints: Sequence[CheckpointSpec], *, batch_invariant: bool) -> Scenario:
     """Chooses a schedule for one of some tiny models, some of its outputs long enough to leave a RoPE band."""
     spec = choose.one_of(checkpoints)
-    requests: list[RequestSpec] = []
-    for _ in choose.items(MAX_MODEL_REQUESTS, least=1):
-        request = RequestSpec(
-            choose.token_ids(SYMBOLIC_ALPHABET, MAX_OWN_TOKENS),
-            choose.one_of(_MODEL_MAX_TOKENS),
-            choose.one_of(_FLAGS),
-            arrival=choose.one_of(_ARRIVALS),
-        )
-        requests.append(choose_scheduled(choose, request, requests, has_text=spec.with_tokenizer))
     return Scenario(
-        requests=tuple(requests),
+        requests=_choose_requests(choose, MAX_MODEL_REQUESTS, _MODEL_MAX_TOKENS, has_text=spec.with_tokenizer),
         max_num_seqs=choose.one_of(_MAX_NUM_SEQS),
         batch_invariant=batch_invariant,
         checkpoint=spec,
         engine=choose_engine(choose),
         script=choose_script(choose),
     )
+
+
+def _choose_requests(
+    choose: Chooser, most: int, nums_of_tokens: Sequence[int], *, has_text: bool
+) -> tuple[RequestSpec, ...]:
+    """Chooses the requests of a schedule, at least one.
+
+    Args:
+        choose: Makes the choices.
+        most: Most requests.
+        nums_of_tokens: How many tokens a request may emit.
+        has_text: Whether stop strings can be looked for.
+    """
+    requests: list[RequestSpec] = []
+    for _ in choose.items(most, least=1):
+        request = RequestSpec(
+            choose.token_ids(SYMBOLIC_ALPHABET, MAX_OWN_TOKENS),
+            choose.one_of(nums_of_tokens),
+            choose.one_of(_FLAGS),
+            arrival=choose.one_of(_ARRIVALS),
+        )
+        requests.append(choose_scheduled(choose, request, requests, has_text=has_text))
+    return tuple(requests)
 
 
 @st.composite
