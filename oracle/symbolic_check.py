@@ -1,6 +1,7 @@
 """Holds one schedule on the symbolic model to what each request gives alone, and every written value to its tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -54,18 +55,32 @@ def run_symbolic(scenario: Scenario, mode: str, expected: Sequence[Sequence[Samp
     """
     drive = Drive(symbolic_core(scenario, mode), scenario, requests_of(scenario))
     expected = symbolic_answers(scenario) if expected is None else expected
-    try:
+    with errors_as_failures(mode):
         drive.run()
         check_written(drive.core.runner.written)  # type: ignore[attr-defined]  # a symbolic runner has it
         for place, (driven, alone) in enumerate(zip(drive.driven, expected, strict=True)):
             compare_request(driven, alone, SYMBOLIC_TOKENIZER, f"{mode}, request {place}")
+    return drive
+
+
+@contextmanager
+def errors_as_failures(what: str) -> Iterator[None]:
+    """Makes a failed check of everything that goes wrong within.
+
+    Args:
+        what: How messages name the subject, where its own error does not.
+
+    Raises:
+        CheckFailed: Something differs, or the engine raised an error.
+    """
+    try:
+        yield
     except (MismatchError, InvariantViolation) as error:
         raise CheckFailed(str(error)) from error
     # Broad on purpose: whatever an engine raises on a legal schedule is its failure.
     except Exception as error:
-        message = f"{mode}: {type(error).__name__}: {error}"
+        message = f"{what}: {type(error).__name__}: {error}"
         raise CheckFailed(message) from error
-    return drive
 
 
 def run_with_effects(scenario: Scenario, mode: str) -> tuple[Drive, set[str]]:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from oracle.choosers import RandomChooser
 from oracle.drive import Drive
-from oracle.engine_spec import EngineSpec
-from oracle.errors import CheckFailed, FaultNotCaught, InvariantViolation, MismatchError
+from oracle.errors import CheckFailed, FaultNotCaught
 from oracle.faults.registry import Area, Fault
 from oracle.invariants import check_core, check_output
 from oracle.sampling_effects import observed_effects
@@ -15,8 +14,7 @@ from oracle.schedule_core import requests_of, symbolic_core
 from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
 from oracle.symbolic import EOS_TOKEN_IDS
-from oracle.symbolic_check import run_symbolic
-from refinfer.errors import RefinferError
+from oracle.symbolic_check import errors_as_failures, run_symbolic
 from refinfer.scheduler import SchedulerOutput
 
 NEEDS_A_MODEL = (Area.PAGED,)
@@ -58,13 +56,14 @@ def hunt_schedules(fault: Fault, *, num_schedules: int, seed: int = 0) -> Schedu
     """
     choose = RandomChooser(seed)
     runs = ModelRuns()
+    needs_model = fault.area in NEEDS_A_MODEL
     for number in range(1, num_schedules + 1):
-        if fault.area in NEEDS_A_MODEL:
+        if needs_model:
             scenario = choose_model_schedule(choose, CHECKPOINTS, batch_invariant=True)
         else:
             scenario = choose_symbolic_schedule(choose)
         with fault.planted():
-            for way, message in _failures(scenario, runs, needs_model=fault.area in NEEDS_A_MODEL):
+            for way, message in _failures(scenario, runs, needs_model=needs_model):
                 return ScheduleCatch(fault, way, number, message, scenario)
     message = f"fault {fault.name} ({fault.bug}) passed {num_schedules} schedules unseen"
     raise FaultNotCaught(message, fault=fault.name, num_cases=num_schedules)
@@ -91,7 +90,6 @@ def run_watched(scenario: Scenario) -> Drive:
     Raises:
         CheckFailed: Something does not hold, or the engine raised an error.
     """
-    engine: EngineSpec = scenario.engine
     plain = replace(scenario, script=(), is_symbolic=True, checkpoint=None)
     drive = Drive(symbolic_core(plain, "paged"), plain, requests_of(plain))
     core = drive.core
@@ -100,15 +98,10 @@ def run_watched(scenario: Scenario) -> Drive:
     def watched() -> SchedulerOutput:
         check_core(core, max_num_seqs=scenario.max_num_seqs)
         output = schedule()
-        check_output(output, core.scheduler, scenario.max_num_seqs, engine.max_num_batched_tokens)
+        check_output(output, core.scheduler, scenario.max_num_seqs, scenario.engine.max_num_batched_tokens)
         return output
 
     core.scheduler.schedule = watched  # type: ignore[method-assign]  # no switch for being watched, on purpose
-    try:
+    with errors_as_failures("paged"):
         drive.run()
-    except (MismatchError, InvariantViolation) as error:
-        raise CheckFailed(str(error)) from error
-    except (RefinferError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        message = f"{type(error).__name__}: {error}"
-        raise CheckFailed(message) from error
     return drive
