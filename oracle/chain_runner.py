@@ -5,17 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from oracle.errors import InvariantViolation
+from oracle.slot_store import SlotStore
 from refinfer.engine.model_input import RowLogits
-from refinfer.scheduler import (
-    BlockOperation,
-    CopyBlock,
-    DropSwapped,
-    ForgetBlocks,
-    RequestState,
-    ScheduledRow,
-    SwapIn,
-    SwapOut,
-)
+from refinfer.scheduler import BlockOperation, RequestState, ScheduledRow
 from refinfer.scheduler.request import held_blocks
 
 VOCAB_SIZE = 8
@@ -54,9 +46,7 @@ class ChainRunner:
     """
 
     def __init__(self, num_blocks: int = 0, block_size: int = 1) -> None:
-        self._block_size = block_size
-        self._slots: list[int | None] = [None] * (num_blocks * block_size)
-        self._host_slots_by_request: dict[RequestState, list[list[int | None]]] = {}
+        self._store = SlotStore[int](num_blocks, block_size)
         self._has_blocks = num_blocks > 0
 
     @property
@@ -67,12 +57,11 @@ class ChainRunner:
     @property
     def num_swapped_requests(self) -> int:
         """Requests that have blocks in host memory."""
-        return len(self._host_slots_by_request)
+        return len(self._store.swapped_by_request)
 
     def prepare(self, operations: Sequence[BlockOperation]) -> None:
         """Copies, swaps and forgets blocks, in the order decided."""
-        for operation in operations:
-            self._carry_out(operation)
+        self._store.carry_out(operations)
 
     def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
         """Runs the next tokens of each row; gives the logits that each row wants.
@@ -93,35 +82,17 @@ class ChainRunner:
             for row, hashes in zip(rows, hashes_by_row, strict=True)
         ]
 
-    def _carry_out(self, operation: BlockOperation) -> None:
-        match operation:
-            case SwapOut(state, block_ids):
-                self._host_slots_by_request[state] = [self._slots[self._places(block_id)] for block_id in block_ids]
-            case SwapIn(state, block_ids):
-                for block_id, values in zip(block_ids, self._host_slots_by_request.pop(state), strict=True):
-                    self._slots[self._places(block_id)] = values
-            case DropSwapped(state):
-                del self._host_slots_by_request[state]
-            case CopyBlock(source, target):
-                self._slots[self._places(target)] = self._slots[self._places(source)]
-            case ForgetBlocks(block_ids):
-                for block_id in block_ids:
-                    self._slots[self._places(block_id)] = [None] * self._block_size
-
-    def _places(self, block_id: int) -> slice:
-        return slice(block_id * self._block_size, (block_id + 1) * self._block_size)
-
     def _read(self, state: RequestState, hashes: Sequence[int]) -> None:
         slots = held_blocks(state).table.slots(0, state.num_computed_tokens)
         for position, slot in enumerate(slots):
-            if self._slots[slot] != hashes[position]:
+            if self._store.values[slot] != hashes[position]:
                 message = (
                     f"request {state.request.request_id}, sample {state.sample_index}, reads position {position} "
-                    f"in slot {slot}, which holds {self._slots[slot]} instead of {hashes[position]}"
+                    f"in slot {slot}, which holds {self._store.values[slot]} instead of {hashes[position]}"
                 )
                 raise InvariantViolation(message, position=position, slot=slot)
 
     def _write(self, state: RequestState, hashes: Sequence[int]) -> None:
         start = state.num_computed_tokens
         for position, slot in enumerate(held_blocks(state).table.slots(start, len(hashes)), start):
-            self._slots[slot] = hashes[position]
+            self._store.values[slot] = hashes[position]

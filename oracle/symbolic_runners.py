@@ -3,19 +3,10 @@
 from collections.abc import Sequence
 
 from oracle.errors import InvariantViolation
+from oracle.slot_store import SlotStore
 from oracle.symbolic import PrefixHash, logits_of
 from refinfer.engine.model_input import RowLogits
-from refinfer.scheduler import (
-    BlockOperation,
-    CopyBlock,
-    DropSwapped,
-    ForgetBlocks,
-    RequestState,
-    RequestStatus,
-    ScheduledRow,
-    SwapIn,
-    SwapOut,
-)
+from refinfer.scheduler import BlockOperation, RequestState, RequestStatus, ScheduledRow
 from refinfer.scheduler.request import held_blocks
 
 Value = bytes | None
@@ -113,51 +104,31 @@ class SymbolicPagedRunner(_SymbolicRunner):
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         super().__init__()
-        self._block_size = block_size
-        self._slots: list[Value] = [None] * (num_blocks * block_size)
-        self._swapped_by_request: dict[RequestState, list[Value]] = {}
+        self._store = SlotStore[bytes](num_blocks, block_size)
 
     @property
     def num_swapped_requests(self) -> int:
         """Requests that have something in host memory."""
-        return len(self._swapped_by_request)
+        return len(self._store.swapped_by_request)
 
     def prepare(self, operations: Sequence[BlockOperation]) -> None:
         """Copies, swaps and forgets blocks, in the order decided."""
-        for operation in operations:
-            match operation:
-                case SwapOut(state, block_ids):
-                    self._swapped_by_request[state] = [self._slots[slot] for slot in self._slots_of(block_ids)]
-                case SwapIn(state, block_ids):
-                    self._write(block_ids, self._swapped_by_request.pop(state))
-                case DropSwapped(state):
-                    del self._swapped_by_request[state]
-                case CopyBlock(source, target):
-                    self._write([target], [self._slots[slot] for slot in self._slots_of([source])])
-                case ForgetBlocks(block_ids):
-                    self._write(block_ids, [None] * (len(block_ids) * self._block_size))
+        self._store.carry_out(operations)
 
     def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
         """Runs the next tokens of each row, all of which are forgotten before the first one runs."""
+        stored = self._store.values
         slots_by_row = []
         for row in rows:
             start = row.state.num_computed_tokens
             slots = held_blocks(row.state).table.slots(0, start + row.num_scheduled_tokens)
             for slot in slots[start:]:
-                self._slots[slot] = None
+                stored[slot] = None
             slots_by_row.append((slots, start))
         logits = []
         for row, (slots, start) in zip(rows, slots_by_row, strict=True):
-            values, own = self._run(row, [self._slots[slot] for slot in slots[:start]])
+            values, own = self._run(row, [stored[slot] for slot in slots[:start]])
             for slot, value in zip(slots[start:], values, strict=True):
-                self._slots[slot] = value
+                stored[slot] = value
             logits.append(own)
         return logits
-
-    def _write(self, block_ids: Sequence[int], values: Sequence[Value]) -> None:
-        for slot, value in zip(self._slots_of(block_ids), values, strict=True):
-            self._slots[slot] = value
-
-    def _slots_of(self, block_ids: Sequence[int]) -> list[int]:
-        size = self._block_size
-        return [slot for block_id in block_ids for slot in range(block_id * size, (block_id + 1) * size)]

@@ -155,6 +155,6 @@ def test_what_is_left_at_the_end_is_seen(core):
     for state in list(core.answers):
         core.abort(state)
     check_drained(core)
-    core.runner._host_slots_by_request[state] = []
+    core.runner._store.swapped_by_request[state] = []
     with pytest.raises(InvariantViolation, match="1 requests have blocks in host memory"):
         check_drained(core)
