@@ -54,6 +54,7 @@ class LLMEngine:
         loaded: The model, its tokenizer, and the ids that end a request.
         max_model_len: Longest request in tokens, prompt and output together.
         core: What runs the steps.
+        maker: What makes requests of prompts, and refuses those that can never run.
 
     Raises:
         ConfigError: The settings cannot work with this model.
@@ -76,7 +77,7 @@ class LLMEngine:
             )
             raise ConfigError(message, max_model_len=self.max_model_len, max_position_embeddings=longest)
         self.core = self.new_core()
-        self._maker = RequestMaker(self.loaded, self.max_model_len)
+        self.maker = RequestMaker(self.loaded, self.max_model_len)
         self._samples_by_id: dict[str, _Samples] = {}
 
     def new_core(self) -> EngineCore:
@@ -111,7 +112,7 @@ class LLMEngine:
             SamplingParamsError: The parameters do not fit the model.
         """
         params = SamplingParams() if params is None else params
-        self.add(self._maker.make(request_id, prompt, params, name=f"request {request_id!r}", cache_salt=cache_salt))
+        self.add(self.maker.make(request_id, prompt, params, name=f"request {request_id!r}", cache_salt=cache_salt))
 
     def add(self, request: Request) -> None:
         """Queues a request whose prompt and parameters were checked already.

@@ -11,7 +11,7 @@ from refinfer.engine.core import EngineCore
 from refinfer.engine.engine import LLMEngine, make_states
 from refinfer.engine.loading import LoadedModel
 from refinfer.engine.output import RequestOutput
-from refinfer.engine.requests import Prompt, RequestMaker
+from refinfer.engine.requests import Prompt
 from refinfer.errors import RequestError
 from refinfer.model import Llama
 from refinfer.sampling import SamplingParams
@@ -49,7 +49,6 @@ class LLM:
         self.tokenizer: Tokenizer | None = self.engine.loaded.tokenizer
         self.eos_token_ids = self.engine.loaded.eos_token_ids
         self.max_model_len = self.engine.max_model_len
-        self._maker = RequestMaker(self.engine.loaded, self.max_model_len)
         self._ids = count()
         self._undelivered_by_id: dict[str, deque[RequestOutput]] = {}
 
@@ -85,7 +84,7 @@ class LLM:
             ConfigError: The checkpoint has no tokenizer or no chat template.
             RequestError: A conversation cannot be accepted; nothing has run.
         """
-        tokenizer = self._maker.require_tokenizer()
+        tokenizer = self.engine.maker.require_tokenizer()
         is_one = bool(messages) and isinstance(messages[0], Mapping)
         conversations = cast("Sequence[Conversation]", [messages] if is_one else messages)
         return self.generate([tokenizer.encode_chat(conversation) for conversation in conversations], params)
@@ -131,7 +130,7 @@ class LLM:
             raise RequestError(message, num_prompts=len(prompt_list), num_params=len(params_list))
         pairs = zip(prompt_list, params_list, strict=True)
         return [
-            self._maker.make(str(next(self._ids)), prompt, own, name=f"prompt {index}")
+            self.engine.maker.make(str(next(self._ids)), prompt, own, name=f"prompt {index}")
             for index, (prompt, own) in enumerate(pairs)
         ]
 
