@@ -4,9 +4,9 @@ from refinfer.sampling.context import SampleContext
 from refinfer.sampling.logits import probabilities
 from refinfer.sampling.logprobs import TokenLogprob, log_softmax, token_logprobs
 from refinfer.sampling.params import SamplingParams, check_vocabulary
-from refinfer.sampling.sampler import effective_seed, greedy_token_ids, sample_token
+from refinfer.sampling.sampler import effective_seed, sample_token
 from refinfer.sampling.stop_strings import StopStringWatcher
-from refinfer.sampling.stopping import Finish, FinishReason, can_stop, finish, finish_reason
+from refinfer.sampling.stopping import Finish, FinishReason, can_stop, finish
 
 __all__ = [
     "Finish",
@@ -19,8 +19,6 @@ __all__ = [
     "check_vocabulary",
     "effective_seed",
     "finish",
-    "finish_reason",
-    "greedy_token_ids",
     "log_softmax",
     "probabilities",
     "sample_token",

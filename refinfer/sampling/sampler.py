@@ -5,11 +5,10 @@ import secrets
 import numpy as np
 from numpy.random import Philox
 
-from refinfer.errors import InvariantError
 from refinfer.sampling.context import SampleContext
 from refinfer.sampling.logits import highest_token_id, probabilities, process_logits
 from refinfer.sampling.params import SamplingParams
-from refinfer.shapes import Logits, LogitsRow, Probabilities
+from refinfer.shapes import LogitsRow, Probabilities
 
 
 def sample_token(logits: LogitsRow, context: SampleContext) -> int:
@@ -72,23 +71,3 @@ def inverse_cdf_token_id(probabilities: Probabilities, uniform: float) -> int:
 def effective_seed(params: SamplingParams) -> int:
     """Gives the seed of the parameters, or a fresh one from the operating system where they have none."""
     return secrets.randbits(64) if params.seed is None else params.seed
-
-
-def greedy_token_ids(logits: Logits) -> list[int]:
-    """Gives each row's likeliest token; among equal logits the lowest id wins.
-
-    The rule is a plain argmax, which gives the first of equals; a top-k does not keep that order.
-
-    Raises:
-        InvariantError: A logit is NaN, so memory was read that nobody wrote, or the model overflowed.
-    """
-    is_broken = logits.isnan().any(dim=-1)
-    if is_broken.any():
-        rows = is_broken.nonzero().flatten().tolist()
-        message = (
-            f"logits of rows {rows} hold NaN: unwritten cache memory was read, or the model overflowed its dtype "
-            f"{logits.dtype}"
-        )
-        raise InvariantError(message, rows=rows)
-    token_ids: list[int] = logits.argmax(dim=-1).tolist()
-    return token_ids

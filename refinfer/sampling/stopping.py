@@ -70,24 +70,3 @@ def finish(
     if num_output_tokens == params.max_tokens or num_tokens >= max_model_len:
         return Finish(FinishReason.LENGTH)
     return None
-
-
-def finish_reason(
-    *,
-    token_id: int,
-    num_output_tokens: int,
-    num_tokens: int,
-    params: SamplingParams,
-    eos_token_ids: Container[int],
-    max_model_len: int,
-) -> FinishReason | None:
-    """Gives the reason to end after a token, or None to go on: `finish` without its stop reason."""
-    end = finish(
-        token_id=token_id,
-        num_output_tokens=num_output_tokens,
-        num_tokens=num_tokens,
-        params=params,
-        eos_token_ids=eos_token_ids,
-        max_model_len=max_model_len,
-    )
-    return None if end is None else end.reason

@@ -235,6 +235,19 @@ def test_highest_token_id_is_the_lowest_among_equals(row, dtype, num_infinite):
     assert highest_token_id(np.array(row, dtype=dtype)) == row.index(max(row))
 
 
+@given(
+    vocab_size=st.integers(1, 5000),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    positions=st.sets(st.integers(0, 4999), min_size=1, max_size=4),
+)
+def test_highest_token_id_is_the_lowest_among_equals_of_a_wide_row(vocab_size, dtype, positions):
+    """Wide rows go through vectorised code, which could hand out another of the equals."""
+    places = sorted({position % vocab_size for position in positions})
+    row = np.zeros(vocab_size, dtype=dtype)
+    row[places] = 3.0
+    assert highest_token_id(row) == places[0]
+
+
 @pytest.mark.parametrize("params", [{}, {"presence_penalty": 1.0}, {"temperature": 1.0}], ids=str)
 def test_a_row_without_any_chance_is_refused(params):
     with pytest.raises(InvariantError, match="all 5 logits of a row are minus infinity"):

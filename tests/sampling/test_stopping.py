@@ -3,9 +3,15 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refinfer.sampling import Finish, FinishReason, SamplingParams, can_stop, finish, finish_reason
+from refinfer.sampling import Finish, FinishReason, SamplingParams, can_stop, finish
 
 STOP, LENGTH = FinishReason.STOP, FinishReason.LENGTH
+
+
+def finish_reason(**facts):
+    """The reason alone."""
+    end = finish(**facts)
+    return None if end is None else end.reason
 
 
 def reason(token_id=5, *, judge=finish_reason, num_output_tokens=1, num_tokens=4, max_model_len=100, eos=(), **params):
