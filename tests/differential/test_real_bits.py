@@ -10,8 +10,6 @@ import pytest
 import torch
 
 from oracle.subjects import RefinferSubject
-from refinfer.errors import CheckpointError
-from refinfer.hub import resolve_model
 
 pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks]
 
@@ -35,13 +33,9 @@ def drawn_schedule(generator, requests):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_real_requests_keep_their_bits_in_any_schedule(dtype, capsys, record_property):
-    try:
-        folder = resolve_model("smollm2")
-    except CheckpointError as error:
-        pytest.skip(str(error))
+def test_real_requests_keep_their_bits_in_any_schedule(smollm2, dtype, capsys, record_property):
     generator = np.random.Generator(np.random.Philox(24))
-    subject = RefinferSubject(folder, "continuous", dtype=dtype, max_num_seqs=NUM_REQUESTS)
+    subject = RefinferSubject(smollm2, "continuous", dtype=dtype, max_num_seqs=NUM_REQUESTS)
     requests = [generator.integers(0, 49152, size=int(size)).tolist() for size in generator.integers(1, 45, size=22)]
     requests += [generator.integers(0, 49152, size=size).tolist() for size in (64, MAX_TOKENS)]
     alone = [subject.all_logits(request) for request in requests]

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +20,6 @@ from oracle.reference_properties import check_half_precision
 from oracle.scenario import RequestSpec, Scenario
 from oracle.subjects import MODES, RefinferSubject, RequestRecord
 from oracle.tolerances import FLOAT64_BOUND, HALF_ERROR_FACTOR, ORACLE_AGREEMENT_BOUND
-from refinfer.errors import CheckpointError
-from refinfer.hub import resolve_model
 from refinfer.tokenizer import Tokenizer
 
 pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks]
@@ -70,15 +67,6 @@ def tell(capsys, record_property, name, text):
         sys.stdout.write(f"\n  {name}: {text}\n")
 
 
-@pytest.fixture(scope="module")
-def folder() -> Path:
-    """The fetched model."""
-    try:
-        return resolve_model("smollm2")
-    except CheckpointError as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _all_cores() -> Iterator[None]:
     """Gives this model all cores, which tiny ones do better without, and lets go of it afterwards."""
@@ -91,9 +79,9 @@ def _all_cores() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def prompts(folder) -> list[tuple[int, ...]]:
+def prompts(smollm2) -> list[tuple[int, ...]]:
     """Twenty prompts of 5 to 500 tokens: eight chats, nine texts, three pieces of a story."""
-    tokenizer = Tokenizer.from_folder(folder)
+    tokenizer = Tokenizer.from_folder(smollm2)
     chats = [tokenizer.encode_chat([{"role": "user", "content": question}]) for question in QUESTIONS]
     story = tokenizer.encode("".join(STORY.format(day=day) for day in range(1, 12)))
     made = [*chats, *(tokenizer.encode(text) for text in TEXTS), *(story[:length] for length in LENGTHS)]
@@ -102,9 +90,9 @@ def prompts(folder) -> list[tuple[int, ...]]:
 
 
 @pytest.fixture(scope="module")
-def expected(folder, prompts) -> list[tuple[tuple[int, ...], np.ndarray]]:
+def expected(smollm2, prompts) -> list[tuple[tuple[int, ...], np.ndarray]]:
     """Hugging Face's tokens and their logits: a batch of one, its forward in a loop over its cache."""
-    reference = Reference.open(folder)
+    reference = Reference.open(smollm2)
     answers = [reference.greedy(prompt, NUM_TOKENS, use_cache=True) for prompt in prompts]
     return [(tuple(token_ids), as_rows(logits)) for token_ids, logits in answers]
 
@@ -122,9 +110,9 @@ def test_real_margins_are_known(expected, capsys, record_property):
     assert margins.min() >= 0
 
 
-def test_real_forward_matches_reference_bits(folder, prompts, capsys, record_property):
-    subject = RefinferSubject(folder, "none", dtype="float32", max_num_seqs=1, batch_invariant=False)
-    reference = Reference.open(folder)
+def test_real_forward_matches_reference_bits(smollm2, prompts, capsys, record_property):
+    subject = RefinferSubject(smollm2, "none", dtype="float32", max_num_seqs=1, batch_invariant=False)
+    reference = Reference.open(smollm2)
     num_rows = 0
     for index, prompt in enumerate(prompts):
         logits = as_rows(subject.all_logits(prompt))
@@ -135,9 +123,9 @@ def test_real_forward_matches_reference_bits(folder, prompts, capsys, record_pro
     tell(capsys, record_property, "float32 forward against Hugging Face", figure)
 
 
-def judged(folder, record: RequestRecord, index: int, what: str) -> str:
+def judged(smollm2, record: RequestRecord, index: int, what: str) -> str:
     """Lets another token than the reference's pass if it is a tie, and tells its margin; else raises."""
-    case = Case(Scenario((RequestSpec(record.prompt_token_ids, NUM_TOKENS),), checkpoint=None), folder)
+    case = Case(Scenario((RequestSpec(record.prompt_token_ids, NUM_TOKENS),), checkpoint=None), smollm2)
     referee, bound = case.referee_logits(record.token_ids)[case.output_rows(record)], case.bound(record.token_ids)
     judgement = judge_tokens(record.output_token_ids, as_rows(record.logits), referee, bound, f"prompt {index}, {what}")
     return (
@@ -146,28 +134,28 @@ def judged(folder, record: RequestRecord, index: int, what: str) -> str:
     )
 
 
-def compare_answers(folder, records, expected, what) -> list[str]:
+def compare_answers(smollm2, records, expected, what) -> list[str]:
     """Holds records to the reference's answers; gives a line for each that differs by a tie."""
     ties = []
     for index, (record, (token_ids, _)) in enumerate(zip(records, expected, strict=True)):
         if record.output_token_ids != token_ids[: len(record.output_token_ids)]:
-            ties.append(judged(folder, record, index, what))
+            ties.append(judged(smollm2, record, index, what))
     return ties
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_real_mode_matches_reference_token_ids(folder, prompts, expected, mode, capsys, record_property):
+def test_real_mode_matches_reference_token_ids(smollm2, prompts, expected, mode, capsys, record_property):
     """Alone; and in batches of seven with company of other lengths, which ends and makes room in between."""
     requests = [RequestSpec(prompt, NUM_TOKENS, ignore_eos=True) for prompt in prompts]
     company = [replace(request, max_tokens=9 + 11 * index) for index, request in enumerate(requests[::5])]
     mixed = [request for group in (requests[:6], company, requests[6:]) for request in group]
-    subject = RefinferSubject(folder, mode, dtype="float32", max_num_seqs=7)
+    subject = RefinferSubject(smollm2, mode, dtype="float32", max_num_seqs=7)
     alone = [record for request in requests for record in subject.run([request])]
     together = subject.run(mixed)
     mine = [*together[:6], *together[6 + len(company) :]]
-    ties = compare_answers(folder, alone, expected, f"{mode}, alone")
-    ties += compare_answers(folder, mine, expected, f"{mode}, together")
-    ties += compare_answers(folder, together[6 : 6 + len(company)], expected[::5], f"{mode}, company")
+    ties = compare_answers(smollm2, alone, expected, f"{mode}, alone")
+    ties += compare_answers(smollm2, mine, expected, f"{mode}, together")
+    ties += compare_answers(smollm2, together[6 : 6 + len(company)], expected[::5], f"{mode}, company")
     assert max(size for record in together for size in record.batch_sizes) == 7
     assert {len(record.output_token_ids) for record in [*alone, *mine]} == {NUM_TOKENS}
     num_tokens = sum(len(record.output_token_ids) for record in [*alone, *together])
@@ -175,8 +163,8 @@ def test_real_mode_matches_reference_token_ids(folder, prompts, expected, mode, 
     tell(capsys, record_property, f"{mode} against Hugging Face", "; ".join([figure, *ties]))
 
 
-def test_real_witness_matches_reference_logits(folder, prompts, capsys, record_property):
-    case = Case(Scenario((RequestSpec((1,)),), checkpoint=None), folder)
+def test_real_witness_matches_reference_logits(smollm2, prompts, capsys, record_property):
+    case = Case(Scenario((RequestSpec((1,)),), checkpoint=None), smollm2)
     differences = [
         compare_logits(
             case.reference_logits(prompt), case.witness_logits(prompt), ORACLE_AGREEMENT_BOUND, f"prompt {index}"
@@ -187,9 +175,9 @@ def test_real_witness_matches_reference_logits(folder, prompts, capsys, record_p
     tell(capsys, record_property, "float64 witness against Hugging Face float32", figure)
 
 
-def test_real_float64_matches_witness_logits(folder, prompts, capsys, record_property):
+def test_real_float64_matches_witness_logits(smollm2, prompts, capsys, record_property):
     chosen = [prompts[0], prompts[5], prompts[12], prompts[18]]
-    case = Case(Scenario((RequestSpec((1,)),), dtype="float64", checkpoint=None), folder)
+    case = Case(Scenario((RequestSpec((1,)),), dtype="float64", checkpoint=None), smollm2)
     differences = [
         compare_logits(
             as_rows(case.subject("none").all_logits(prompt)), case.witness_logits(prompt), FLOAT64_BOUND, "all rows"
@@ -202,10 +190,10 @@ def test_real_float64_matches_witness_logits(folder, prompts, capsys, record_pro
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_real_half_precision_is_as_close_to_the_witness_as_the_reference(
-    folder, prompts, dtype, capsys, record_property
+    smollm2, prompts, dtype, capsys, record_property
 ):
     requests = tuple(RequestSpec(prompts[index], 6, ignore_eos=True) for index in (0, 10, 12, 14))
-    case = Case(Scenario(requests, dtype=dtype, checkpoint=None), folder)
+    case = Case(Scenario(requests, dtype=dtype, checkpoint=None), smollm2)
     for mode in MODES:
         observation = check_half_precision(case, mode)
         assert observation.subject_errors is not None

@@ -16,8 +16,6 @@ from oracle.reference import Reference
 from refinfer import LLM, SamplingParams
 from refinfer.cache.block_table import BlockTable
 from refinfer.engine import LoadedModel
-from refinfer.errors import CheckpointError
-from refinfer.hub import resolve_model
 from refinfer.tokenizer import Tokenizer
 
 pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks]
@@ -40,39 +38,30 @@ def _all_cores() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def folder():
-    """The fetched model."""
-    try:
-        return resolve_model("smollm2")
-    except CheckpointError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def prompts(folder) -> list[tuple[int, ...]]:
+def prompts(smollm2) -> list[tuple[int, ...]]:
     """Twenty-four chats, which begin with the same system prompt; the last sixth of them are several hundred tokens."""
-    tokenizer = Tokenizer.from_folder(folder)
+    tokenizer = Tokenizer.from_folder(smollm2)
     texts = [question.format(subject) for subject in SUBJECTS for question in QUESTIONS]
     texts[-4:] = [" ".join([text] * repeats) for text, repeats in zip(texts[-4:], (9, 12, 15, 18), strict=True)]
     return [tuple(tokenizer.encode_chat([{"role": "user", "content": text}])) for text in texts]
 
 
 @pytest.fixture(scope="module")
-def expected(folder, prompts):
+def expected(smollm2, prompts):
     """Hugging Face's tokens and their logits."""
-    reference = Reference.open(folder)
+    reference = Reference.open(smollm2)
     answers = [reference.greedy(prompt, NUM_TOKENS, use_cache=True) for prompt in prompts]
     return [(tuple(token_ids), as_rows(logits)) for token_ids, logits in answers]
 
 
 @pytest.mark.parametrize("preemption", ["recompute", "swap"])
 def test_real_requests_in_a_small_pool_match_reference_tokens(
-    folder, prompts, expected, preemption, capsys, record_property
+    smollm2, prompts, expected, preemption, capsys, record_property
 ):
     lengths = [len(prompt) + NUM_TOKENS for prompt in prompts]
     num_needed = sum(BlockTable.blocks_for(length, BLOCK_SIZE) for length in lengths)
     llm = LLM(
-        LoadedModel.load(folder),
+        LoadedModel.load(smollm2),
         cache="paged",
         max_num_seqs=24,
         max_model_len=max(lengths),

@@ -14,7 +14,7 @@ from oracle.subjects import MODES
 from refinfer.scheduler import BlockSpace
 
 # As in test_symbolic_check: `without_shape_checks` where that marker exists.
-pytestmark = pytest.mark.usefixtures("_without_shape_checks")
+pytestmark = pytest.mark.without_shape_checks
 
 RUNS = ModelRuns()
 NUM_SCHEDULES = 8

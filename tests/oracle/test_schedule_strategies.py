@@ -12,7 +12,7 @@ from oracle.schedule_witness import FEATURES, PAIRS, WitnessTable
 from oracle.symbolic import VOCAB_SIZE
 from oracle.symbolic_check import run_symbolic
 
-pytestmark = pytest.mark.usefixtures("_without_shape_checks")
+pytestmark = pytest.mark.without_shape_checks
 
 EXACTLY = settings(suppress_health_check=list(HealthCheck), database=None, phases=(Phase.generate, Phase.shrink))
 NUM_SCHEDULES = 300

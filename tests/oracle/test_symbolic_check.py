@@ -18,7 +18,7 @@ from refinfer.sampling import sampler
 from refinfer.scheduler import BlockSpace, RequestQueues, SwapIn
 
 # Tens of thousands of small calls; `without_shape_checks` is the marker for it where that exists.
-pytestmark = pytest.mark.usefixtures("_without_shape_checks")
+pytestmark = pytest.mark.without_shape_checks
 
 NUM_SCHEDULES = 200
 
