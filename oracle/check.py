@@ -11,8 +11,9 @@ from pathlib import Path
 from hypothesis.strategies import SearchStrategy
 
 from oracle.case import Case
+from oracle.case_check import CaseReport, CaseTask
+from oracle.case_workers import CaseWorkers
 from oracle.checkpoints import CheckpointSpec
-from oracle.errors import CheckFailed
 from oracle.properties import PROPERTIES, Property, observe
 from oracle.scenario import Scenario
 from oracle.search import ShrinkSearch, StopDrawing, draw_scenarios
@@ -45,6 +46,8 @@ class CheckSettings:
         shrink: Whether to search for the smallest failing case.
         stop_at_failure: Whether the first failed check ends the run.
         num_chunkings: In how many ways `bits` cuts requests into chunks.
+        digest_modes: Modes whose rows of logits get a line of digest each.
+        num_processes: Processes that check cases; the same cases are seen whatever their number.
     """
 
     modes: tuple[str, ...]
@@ -57,6 +60,8 @@ class CheckSettings:
     shrink: bool = True
     stop_at_failure: bool = False
     num_chunkings: int = 2
+    digest_modes: tuple[str, ...] = ()
+    num_processes: int = 1
 
 
 class Checker:
@@ -67,12 +72,14 @@ class Checker:
 
     Args:
         check_settings: What to run.
-        on_case: Called after each case with the number of cases checked before it, and the case.
+        on_case: Called with the report of each case, in the order of the cases.
     """
 
-    def __init__(self, check_settings: CheckSettings, on_case: Callable[[int, Case], None] = lambda *_: None) -> None:
+    def __init__(self, check_settings: CheckSettings, on_case: Callable[[CaseReport], None] = lambda _: None) -> None:
         self._settings = check_settings
         self._on_case = on_case
+        self._workers = CaseWorkers(check_settings.num_processes)
+        self._num_begun = 0
         self._num_cases = 0
         self._deadline = None if check_settings.time_budget is None else time.monotonic() + check_settings.time_budget
         self._num_cases_by_checkpoint: Counter[CheckpointSpec] = Counter()
@@ -95,13 +102,15 @@ class Checker:
 
     def run(self) -> list[Cell]:
         """Checks cases until there are enough, time is up, or somebody interrupts; gives the cells."""
-        with self._interruptible():
+        with self._workers, self._interruptible():
             draw_scenarios(
                 self._settings.strategy,
-                self._check_case,
+                self._begin_case,
                 num_examples=self._num_draws,
                 seed=self._settings.seed,
             )
+            for report in self._workers.rest():
+                self._take(report)
         for cell in self.cells.values():
             cell.judge_run()
         if self._settings.shrink and not self.interrupted:
@@ -118,12 +127,13 @@ class Checker:
             self.interrupted = True
 
     def _is_over(self) -> bool:
-        """Tells whether no further check is wanted."""
-        if self._num_cases >= self._settings.num_examples:
-            return True
+        """Tells whether no further case is wanted."""
         is_late = self._deadline is not None and time.monotonic() > self._deadline
-        has_failed = any(cell.failure is not None for cell in self.cells.values())
-        return is_late or (self._settings.stop_at_failure and has_failed)
+        return self._num_begun >= self._settings.num_examples or is_late or self._is_stopped()
+
+    def _is_stopped(self) -> bool:
+        """Tells whether a failure has ended the run."""
+        return self._settings.stop_at_failure and any(cell.failure is not None for cell in self.cells.values())
 
     def _is_repetitive(self, scenario: Scenario) -> bool:
         """Tells whether enough cases on the same generated checkpoint were checked."""
@@ -132,23 +142,47 @@ class Checker:
         self._num_cases_by_checkpoint[scenario.checkpoint] += 1
         return self._num_cases_by_checkpoint[scenario.checkpoint] > MAX_CASES_PER_CHECKPOINT
 
-    def _check_case(self, scenario: Scenario) -> None:
+    def _begin_case(self, scenario: Scenario) -> None:
         if self._is_over():
             raise StopDrawing
         if self._is_repetitive(scenario):
             return
-        case = self._case(scenario)
-        for (name, mode), cell in self.cells.items():
-            prop = self._property(name)
-            if scenario.dtype not in prop.dtypes or cell.failure is not None or self._is_over():
+        checks = tuple(
+            (prop, mode)
+            for (name, mode), cell in self.cells.items()
+            if scenario.dtype in (prop := self._property(name)).dtypes and cell.failure is None
+        )
+        self._workers.check(
+            CaseTask(
+                self._num_begun,
+                scenario,
+                self._settings.folder,
+                checks,
+                num_chunkings=self._settings.num_chunkings,
+                stop_at_failure=self._settings.stop_at_failure,
+                digest_modes=self._settings.digest_modes,
+            )
+        )
+        self._num_begun += 1
+        for report in self._workers.finished():
+            self._take(report)
+
+    def _take(self, report: CaseReport) -> None:
+        """Enters a report into the table; what was begun before a failure ended the run, or its cell, is left out."""
+        if self._is_stopped():
+            return
+        scenario = report.task.scenario
+        for key, seen in report.seen.items():
+            cell = self.cells[key]
+            if cell.failure is not None:
                 continue
-            try:
-                cell.see(observe(prop, case, mode), scenario.dtype)
-            except CheckFailed as error:
+            if isinstance(seen, str):
                 cell.num_examples += 1
-                cell.failure = Failure(str(error), scenario)
-        self._on_case(self._num_cases, case)
+                cell.failure = Failure(seen, scenario)
+            else:
+                cell.see(seen, scenario.dtype)
         self._num_cases += 1
+        self._on_case(report)
 
     def _shrink_failures(self) -> None:
         """Searches for the smallest case on which each failed cell still fails."""

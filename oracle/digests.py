@@ -39,7 +39,7 @@ class DigestWriter:
 
     def __init__(self, path: Path, seed: int) -> None:
         self._file = path.open("w", encoding="utf-8")
-        self._write([_FIRST_LINE, f"# seed {seed}", *(f"# {name} {value}" for name, value in environment().items())])
+        self.write([_FIRST_LINE, f"# seed {seed}", *(f"# {name} {value}" for name, value in environment().items())])
 
     def __enter__(self) -> "DigestWriter":  # noqa: PYI034 - the shape checks cannot read `Self`
         """Gives itself."""
@@ -51,21 +51,22 @@ class DigestWriter:
         """Closes the file."""
         self._file.close()
 
-    def write(self, case_index: int, scenario: Scenario, mode: str, records: Iterable[RequestRecord]) -> None:
-        """Writes a line for each emitted token of one run."""
-        run = _name_of_run(case_index, scenario, mode)
-        self._write(
-            f"{run} request {index} row {place} {digest(row)}"
-            for index, record in enumerate(records)
-            for place, row in enumerate(record.logits)
-        )
-
-    def write_error(self, case_index: int, scenario: Scenario, mode: str, error: Exception) -> None:
-        """Writes a line for a run that raised."""
-        self._write([f"{_name_of_run(case_index, scenario, mode)} raised {type(error).__name__}"])
-
-    def _write(self, lines: Iterable[str]) -> None:
+    def write(self, lines: Iterable[str]) -> None:
+        """Writes lines that `row_lines` and `error_line` have made."""
         self._file.writelines(f"{line}\n" for line in lines)
+
+
+def row_lines(case_index: int, scenario: Scenario, mode: str, records: Iterable[RequestRecord]) -> Iterator[str]:
+    """Gives a line for each emitted token of one run."""
+    run = _name_of_run(case_index, scenario, mode)
+    for index, record in enumerate(records):
+        for place, row in enumerate(record.logits):
+            yield f"{run} request {index} row {place} {digest(row)}"
+
+
+def error_line(case_index: int, scenario: Scenario, mode: str, error: Exception) -> str:
+    """Gives the line for a run that raised."""
+    return f"{_name_of_run(case_index, scenario, mode)} raised {type(error).__name__}"
 
 
 def _name_of_run(case_index: int, scenario: Scenario, mode: str) -> str:

@@ -14,6 +14,7 @@
   - FaultNotCaught: the harness did not see a planted bug
   - ScenarioError (ValueError): a scenario that cannot be run as it stands
   - DigestFileError (ValueError): a file that holds no digests of logits
+  - WorkerDied: a process that checked cases ended before its time
 """
 
 
@@ -88,3 +89,7 @@ class ScenarioError(OracleError, ValueError):
 
 class DigestFileError(OracleError, ValueError):
     """A file that holds no digests of logits."""
+
+
+class WorkerDied(OracleError):
+    """A process that checked cases ended before its time."""

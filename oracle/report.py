@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -19,7 +20,7 @@ REPORT_VERSION = 1
 _STYLE_BY_VERDICT = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.VACUOUS: "yellow"}
 
 _SHORT_NAME_BY_DTYPE = {"bfloat16": "bf16", "float16": "fp16"}
-"""Three modes fit into 80 columns."""
+"""What fits into the columns of five modes."""
 
 
 def environment() -> dict[str, str | int]:
@@ -36,10 +37,19 @@ def environment() -> dict[str, str | int]:
 
 def show_table(console: Console, cells: Sequence[Cell], modes: Sequence[str]) -> None:
     """Prints the table mode × property, with the figures below each verdict."""
-    table = Table(title="property × mode", caption=_legend(), caption_justify="left", title_justify="left")
+    table = Table(
+        title="property × mode",
+        caption=_legend(),
+        caption_justify="left",
+        title_justify="left",
+        box=box.HORIZONTALS,  # five modes leave no room for lines between them on a terminal of 80 columns
+        collapse_padding=True,
+        pad_edge=False,
+        show_edge=False,
+    )
     table.add_column("property", no_wrap=True)
     for mode in modes:
-        table.add_column(mode)
+        table.add_column(mode.replace("_", "_\n"))
     cell_by_place = {(cell.property_name, cell.mode): cell for cell in cells}
     for name in dict.fromkeys(cell.property_name for cell in cells):
         table.add_row(name, *(_cell_text(cell_by_place.get((name, mode))) for mode in modes), end_section=True)
@@ -101,16 +111,16 @@ def _cell_text(cell: Cell | None) -> str:
     style = _STYLE_BY_VERDICT[cell.verdict]
     lines = [f"[{style}]{cell.verdict}[/] {cell.num_witnessed}/{cell.num_examples}"]
     if cell.largest_difference is not None:
-        lines.append(f"diff {cell.largest_difference:.1e}")
+        lines.append(f"diff {cell.largest_difference:.0e}")
     if cell.num_schedules:
-        lines.append(f"runs {cell.num_schedules} rows {cell.num_rows}")
+        lines += [f"runs {cell.num_schedules}", f"rows {cell.num_rows}"]
     if cell.num_near_ties or cell.num_exact_ties:
-        lines += [f"near ties {cell.num_near_ties}", f"exact ties {cell.num_exact_ties}"]
+        lines += [f"near {cell.num_near_ties}", f"exact {cell.num_exact_ties}"]
     if cell.num_half_near_ties:
-        lines.append(f"half ties {cell.num_half_near_ties}")
+        lines.append(f"half {cell.num_half_near_ties}")
     for dtype, (subject, reference) in cell.error_sums.items():
         largest, mean = _ratio(subject[0], reference[0]), _ratio(subject[1], reference[1])
-        lines.append(f"{_SHORT_NAME_BY_DTYPE.get(dtype, dtype)} {largest:.2f} {mean:.2f}")
+        lines += [f"{_SHORT_NAME_BY_DTYPE.get(dtype, dtype)} {largest:.2f}", f"mean {mean:.2f}"]
     return "\n".join(lines)
 
 
@@ -145,7 +155,8 @@ def _cell_as_json(cell: Cell) -> dict[str, Any]:
 def _legend() -> str:
     return (
         "verdict, then cases that witnessed the property of cases checked; vacuous: none did.\n"
-        "diff: largest difference of float32 and float64 logits. half ties: near ties in half precision.\n"
+        "diff: largest difference of float32 and float64 logits. near, exact: near ties there, and exact ones.\n"
+        "half: near ties in half precision.\n"
         "runs, rows: schedules, and rows of logits in them, that had to be another run's bit for bit.\n"
-        "bf16, fp16: largest and mean error against the float64 witness, as multiples of the reference's."
+        "bf16, fp16: largest error against the float64 witness, as a multiple of the reference's; mean: the mean one."
     )

@@ -32,7 +32,7 @@ _DTYPES = ("float32", "float64", "bfloat16", "float16")
 _IS_INVARIANT = (True, True, True, False)
 _ARRIVALS = (0, 0, 1, 2, 4)
 
-_IS_LONG = (False, False, False, False, False, True)
+_IS_LONG = (*(False,) * 11, True)
 
 _STORED_DTYPES = ("float32", "bfloat16", "float16", "float64")
 """What lies in the files; the subject and both oracles widen or round it by themselves."""

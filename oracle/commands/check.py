@@ -3,14 +3,13 @@
 import argparse
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from oracle.case import Case
+from oracle.case_check import CaseReport
 from oracle.check import Checker, CheckSettings
 from oracle.checkpoints import CheckpointSpec, write_checkpoint
 from oracle.commands.shared import (
@@ -23,6 +22,7 @@ from oracle.commands.shared import (
     chosen_properties,
     pin_threads,
     positive,
+    usual_num_processes,
 )
 from oracle.digests import DigestWriter
 from oracle.reference import Reference
@@ -59,6 +59,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     check.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default: %(default)s)")
     check.add_argument("--threads", type=positive, help="how many (default: 1; with --model what torch takes)")
     check.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="how many check cases side by side (default: one for each core, at most 4; with --model or --threads 1)",
+    )
+    check.add_argument(
         "--chunkings",
         type=positive,
         default=2,
@@ -84,21 +90,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     modes = chosen_modes(options.modes)
     folder = None if options.model is None else resolve_model(options.model)
     pin_threads(folder, options.threads)
-    default_dtypes = DTYPES if folder is None else _MODEL_DTYPES
-    dtypes = default_dtypes if options.dtypes is None else chosen_dtypes(options.dtypes)
-    examples_by_profile = _EXAMPLES_BY_PROFILE if folder is None else _MODEL_EXAMPLES_BY_PROFILE
-    check_settings = CheckSettings(
-        modes=modes,
-        strategy=scenarios(dtypes)
-        if folder is None
-        else model_scenarios(ModelConfig.from_folder(folder).vocab_size, dtypes),
-        folder=folder,
-        num_examples=options.examples or examples_by_profile[options.profile],
-        seed=options.seed,
-        time_budget=options.time_budget,
-        properties=chosen_properties(options.properties),
-        num_chunkings=options.chunkings,
-    )
+    check_settings = _settings(options, modes, folder)
     if folder is None:
         _require_sensitive_checkpoints()
     facts = " · ".join(f"{name} {value}" for name, value in environment().items())
@@ -126,6 +118,26 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return EXIT_VACUOUS if Verdict.VACUOUS in verdicts else EXIT_PASS
 
 
+def _settings(options: argparse.Namespace, modes: tuple[str, ...], folder: Path | None) -> CheckSettings:
+    default_dtypes = DTYPES if folder is None else _MODEL_DTYPES
+    dtypes = default_dtypes if options.dtypes is None else chosen_dtypes(options.dtypes)
+    examples_by_profile = _EXAMPLES_BY_PROFILE if folder is None else _MODEL_EXAMPLES_BY_PROFILE
+    return CheckSettings(
+        modes=modes,
+        strategy=scenarios(dtypes)
+        if folder is None
+        else model_scenarios(ModelConfig.from_folder(folder).vocab_size, dtypes),
+        folder=folder,
+        num_examples=options.examples or examples_by_profile[options.profile],
+        seed=options.seed,
+        time_budget=options.time_budget,
+        properties=chosen_properties(options.properties),
+        num_chunkings=options.chunkings,
+        digest_modes=() if options.digests is None else modes,
+        num_processes=options.processes or usual_num_processes(folder, options.threads),
+    )
+
+
 def _run_with_progress(
     check_settings: CheckSettings, console: Console, digests: Path | None
 ) -> tuple[Checker, list[Cell]]:
@@ -135,23 +147,13 @@ def _run_with_progress(
         with ExitStack() as stack:
             writer = None if digests is None else stack.enter_context(DigestWriter(digests, check_settings.seed))
 
-            def on_case(index: int, case: Case) -> None:
-                progress.update(task, completed=index + 1)
+            def on_case(report: CaseReport) -> None:
+                progress.update(task, completed=report.task.index + 1)
                 if writer is not None:
-                    _write_digests(writer, index, case, check_settings.modes)
+                    writer.write(report.digest_lines)
 
             checker = Checker(check_settings, on_case)
             return checker, checker.run()
-
-
-def _write_digests(writer: DigestWriter, index: int, case: Case, modes: Sequence[str]) -> None:
-    for mode in modes:
-        try:
-            records = case.records(mode)
-        except Exception as error:  # noqa: BLE001 - a property has failed on it as well, which is reported
-            writer.write_error(index, case.scenario, mode, error)
-        else:
-            writer.write(index, case.scenario, mode, records)
 
 
 def _require_sensitive_checkpoints() -> None:

@@ -1,6 +1,7 @@
 """What the commands share: exit statuses, and how options are read."""
 
 import argparse
+import os
 from pathlib import Path
 
 import torch
@@ -13,6 +14,10 @@ from oracle.subjects import MODES
 EXIT_PASS, EXIT_FAIL, EXIT_USAGE, EXIT_VACUOUS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 """Everything held; something did not; the command could not run; nothing failed, but a property saw nothing;
 nothing had failed when somebody interrupted, which is no pass."""
+
+
+_MOST_PROCESSES = 4
+"""Each takes half a gigabyte and ten seconds to start, and a hundred cases take a process two minutes."""
 
 
 def positive(text: str) -> int:
@@ -31,6 +36,13 @@ def pin_threads(folder: Path | None, num_threads: int | None = None) -> None:
     """
     if num_threads is not None or folder is None:
         torch.set_num_threads(num_threads or 1)
+
+
+def usual_num_processes(folder: Path | None, num_threads: int | None) -> int:
+    """Gives how many processes check cases unless told: one for each core, as long as each runs in one thread."""
+    if folder is not None or (num_threads or 1) > 1:
+        return 1
+    return min(_MOST_PROCESSES, os.cpu_count() or 1)
 
 
 def chosen_modes(text: str) -> tuple[str, ...]:

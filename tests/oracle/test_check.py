@@ -1,6 +1,5 @@
 """The checker fills every cell, whatever happens in one of them."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,16 +192,18 @@ def test_no_case_is_checked_once_time_is_up():
     assert {cell.verdict for cell in cells.values()} == {Verdict.VACUOUS}
 
 
-def test_time_budget_ends_a_run_between_cases():
+def test_time_budget_ends_a_run_between_cases(monkeypatch):
+    """The clock moves only when a case is checked, so the machine's speed decides nothing."""
+    seconds = [0.0]
+    monkeypatch.setattr("oracle.check.time.monotonic", lambda: seconds[0])
+
     def takes_its_time(case, mode):
         del case, mode
-        end = time.monotonic() + 0.02
-        while time.monotonic() < end:
-            pass
+        seconds[0] += 2.0
         return Observation()
 
-    _, checker = run(prop("slow", takes_its_time, modes=("none",)), time_budget=0.1)
-    assert 1 <= checker.num_cases <= 10
+    _, checker = run(prop("slow", takes_its_time, modes=("none",)), time_budget=7.0)
+    assert checker.num_cases == 4
 
 
 def interrupting(at_call):
@@ -222,7 +223,7 @@ def interrupting(at_call):
 def test_interrupted_run_reports_what_it_has_seen():
     cells, checker = run(prop("good", holds), prop("interrupted", interrupting(10), modes=("none",)))
     assert checker.interrupted
-    assert cells["good", "none"].num_examples == 10
+    assert cells["good", "none"].num_examples == 9
     assert cells["good", "none"].verdict is Verdict.PASS
     assert cells["interrupted", "none"].num_examples == 9
 
@@ -270,7 +271,7 @@ def test_same_seed_gives_the_same_cells():
 
 def test_progress_is_told_after_every_case():
     counts: list[int] = []
-    Checker(settings_of(prop("good", holds)), lambda index, _: counts.append(index)).run()
+    Checker(settings_of(prop("good", holds)), lambda report: counts.append(report.task.index)).run()
     assert counts == list(range(NUM_EXAMPLES))
 
 

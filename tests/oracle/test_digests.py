@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.digests import DigestWriter, compare_digests, digest
+from oracle.digests import DigestWriter, compare_digests, digest, error_line, row_lines
 from oracle.errors import DigestFileError
 from oracle.report import environment
 from oracle.scenario import DTYPES, RequestSpec, Scenario
@@ -88,8 +88,8 @@ def test_writer_writes_a_head_and_a_line_for_each_row(tmp_path):
     path.write_text("what was there before", encoding="utf-8")
     rows = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
     with DigestWriter(path, seed=7) as writer:
-        writer.write(0, SCENARIO, "static", [record(*rows[:2]), record(rows[2])])
-        writer.write_error(1, SCENARIO, "none", IndexError("not said"))
+        writer.write(row_lines(0, SCENARIO, "static", [record(*rows[:2]), record(rows[2])]))
+        writer.write([error_line(1, SCENARIO, "none", IndexError("not said"))])
     first, second, third = (digest(torch.tensor(row)) for row in rows)
     assert path.read_text(encoding="utf-8").splitlines() == [
         HEAD,
@@ -102,12 +102,10 @@ def test_writer_writes_a_head_and_a_line_for_each_row(tmp_path):
     ]
 
 
-def test_writer_says_which_manner_ran(tmp_path):
-    path = tmp_path / "digests.txt"
+def test_line_says_which_manner_ran():
     plain = Scenario(requests=SCENARIO.requests, batch_invariant=False)
-    with DigestWriter(path, seed=0) as writer:
-        writer.write(0, plain, "none", [record([1.0])])
-    assert "case 0 float32 plain none request 0 row 0 " in path.read_text(encoding="utf-8")
+    (line,) = row_lines(0, plain, "none", [record([1.0])])
+    assert line.startswith("case 0 float32 plain none request 0 row 0 ")
 
 
 @pytest.mark.parametrize("change", [0.0, 1e-6], ids=["same", "changed"])
@@ -115,7 +113,7 @@ def test_what_was_written_is_compared_row_by_row(tmp_path, change):
     paths = [tmp_path / "one.txt", tmp_path / "other.txt"]
     for path, value in zip(paths, (1.0, 1.0 + change), strict=True):
         with DigestWriter(path, seed=0) as writer:
-            writer.write(0, SCENARIO, "none", [record([2.0, 3.0], [2.0, value])])
+            writer.write(row_lines(0, SCENARIO, "none", [record([2.0, 3.0], [2.0, value])]))
     comparison = compare_digests(*paths)
     assert comparison.head_differences == ()
     assert comparison.is_same == (change == 0.0)

@@ -112,7 +112,7 @@ def two_hundred(scripted_case):
         return scripted_case(scenario)
 
     settings = CheckSettings(MODES, scenarios(), folder=None, num_examples=200, seed=0, properties=())
-    with mock.patch("oracle.check.Case", remember):
+    with mock.patch("oracle.case_check.Case", remember):
         Checker(settings).run()
     assert len(drawn) == 200
     return drawn

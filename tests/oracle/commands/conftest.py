@@ -2,7 +2,7 @@
 
 import pytest
 
-from oracle.commands import shared
+from oracle.commands import check, shared
 from oracle.observation import Observation
 from oracle.properties import Property
 
@@ -32,3 +32,9 @@ def only(monkeypatch):
         monkeypatch.setattr(shared, "PROPERTIES", properties)
 
     return replace
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch):
+    """Runs a check in this process unless the test says otherwise: another knows no property that a test has made."""
+    monkeypatch.setattr(check, "usual_num_processes", lambda *_: 1)

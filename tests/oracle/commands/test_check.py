@@ -160,6 +160,17 @@ def test_same_seed_prints_the_same_figures(run, tmp_path):
     assert tables[0] == tables[1]
 
 
+def test_number_of_processes_changes_neither_figures_nor_digests(run, tmp_path):
+    seen = []
+    for num_processes in (1, 2):
+        report, digests = tmp_path / "report.json", tmp_path / "digests.txt"
+        options = ("--examples", 12, "--modes", "none,paged", "--properties", "greedy_tokens,bits")
+        run("check", *options, "--processes", num_processes, "--json", report, "--digests", digests)
+        cells = json.loads(report.read_text(encoding="utf-8"))["cells"]
+        seen.append((cells, digests.read_text(encoding="utf-8")))
+    assert seen[0] == seen[1]
+
+
 def test_check_on_a_given_checkpoint_changes_nothing_in_it(run, tmp_path):
     folder = cached_checkpoint(CheckpointSpec(seed=1))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

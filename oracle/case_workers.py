@@ -1,0 +1,100 @@
+"""Hands cases to this process and to others beside it, and gives their reports in the order of the cases."""
+
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from types import TracebackType
+
+import torch
+
+from oracle.case_check import CaseReport, CaseTask, check_case
+from oracle.errors import WorkerDied
+
+_NUM_QUEUED_PER_WORKER = 2
+"""One that runs and one that waits, so that no worker idles while this process is at a case of its own."""
+
+
+class CaseWorkers:
+    """Checks cases in several processes, of which this is one.
+
+    A case goes to another process while one has room, else it runs here and now. Others are started afresh rather
+    than forked, since a fork takes over locks and threads in whatever state they are.
+
+    Args:
+        num_processes: How many, with this one; 1 starts none.
+    """
+
+    def __init__(self, num_processes: int) -> None:
+        self._num_workers = num_processes - 1
+        self._executor: ProcessPoolExecutor | None = None
+        self._begun: deque[CaseReport | Future[CaseReport]] = deque()
+
+    def __enter__(self) -> "CaseWorkers":  # noqa: PYI034 - the shape checks cannot read `Self`
+        """Starts the other processes."""
+        if self._num_workers:
+            self._executor = ProcessPoolExecutor(
+                self._num_workers,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_start_worker,
+                initargs=(torch.get_num_threads(),),
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Ends the other processes; a case that one of them is at is finished before, others are not begun."""
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+
+    def check(self, task: CaseTask) -> None:
+        """Begins a case; without room elsewhere it is finished when this returns."""
+        num_running = sum(isinstance(entry, Future) and not entry.done() for entry in self._begun)
+        if self._executor is None or num_running >= _NUM_QUEUED_PER_WORKER * self._num_workers:
+            self._begun.append(check_case(task))
+            return
+        try:
+            self._begun.append(self._executor.submit(check_case, task))
+        except BrokenProcessPool as error:
+            raise _died() from error
+
+    def finished(self) -> Iterator[CaseReport]:
+        """Gives each report before which none is missing, once.
+
+        Raises:
+            OracleError: A case could not be judged, or a process died.
+        """
+        while self._begun and not (isinstance(self._begun[0], Future) and not self._begun[0].done()):
+            yield self._take_first()
+
+    def rest(self) -> Iterator[CaseReport]:
+        """Waits for what was begun, and gives each report once.
+
+        Raises:
+            OracleError: A case could not be judged, or a process died.
+        """
+        while self._begun:
+            yield self._take_first()
+
+    def _take_first(self) -> CaseReport:
+        entry = self._begun[0]
+        try:
+            report = entry.result() if isinstance(entry, Future) else entry
+        except BrokenProcessPool as error:
+            raise _died() from error
+        self._begun.popleft()
+        return report
+
+
+def _start_worker(num_threads: int) -> None:
+    """Prepares a process; whoever interrupts the run means the process that shares cases out."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(num_threads)
+
+
+def _died() -> WorkerDied:
+    message = "a process that checks cases died, perhaps for want of memory; run again with --processes 1"
+    return WorkerDied(message)
