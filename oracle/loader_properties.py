@@ -3,7 +3,7 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -98,16 +98,9 @@ BREAKAGES: dict[str, tuple[Callable[[Path], None], type[RefinferError]]] = {
 }
 """Each way of breaking a checkpoint, with the family of the error that must answer."""
 
-BREAKAGES_PER_CASE = 3
-"""Each needs a copy of the checkpoint; over some ten cases every way is tried."""
 
-
-def check_breakages(folder: Path, names: Sequence[str] = tuple(BREAKAGES)) -> int:
-    """Breaks copies of a checkpoint and holds the loader to a refusal by name.
-
-    Args:
-        folder: The checkpoint; it stays as it is.
-        names: Ways of breaking it.
+def check_breakages(folder: Path) -> int:
+    """Breaks copies of a checkpoint in every way and holds the loader to a refusal by name.
 
     Returns:
         How many ways were tried.
@@ -115,8 +108,7 @@ def check_breakages(folder: Path, names: Sequence[str] = tuple(BREAKAGES)) -> in
     Raises:
         OutcomeMismatch: A broken checkpoint loads, or another error answers.
     """
-    for name in names:
-        break_it, expected = BREAKAGES[name]
+    for name, (break_it, expected) in BREAKAGES.items():
         with tempfile.TemporaryDirectory() as parent:
             copy = Path(parent) / "checkpoint"
             shutil.copytree(folder, copy)
@@ -130,12 +122,9 @@ def check_breakages(folder: Path, names: Sequence[str] = tuple(BREAKAGES)) -> in
                 raise OutcomeMismatch(message, breakage=name) from error
             message = f"{name}: the broken checkpoint loaded, expected {expected.__name__}"
             raise OutcomeMismatch(message, breakage=name)
-    return len(names)
+    return len(BREAKAGES)
 
 
 def check_broken_checkpoints(case: Case, mode: str) -> Observation:  # noqa: ARG001 - loading has no mode
-    """Holds the loader to a refusal by name for some ways of breaking the checkpoint, which ones the case decides."""
-    names = tuple(BREAKAGES)
-    start = sum(case.scenario.requests[0].prompt_token_ids) % len(names)
-    chosen = (names + names)[start : start + BREAKAGES_PER_CASE]
-    return Observation(witnessed=check_breakages(case.folder, chosen) > 0)
+    """Holds the loader to a refusal by name for every way of breaking the checkpoint."""
+    return Observation(witnessed=check_breakages(case.folder) > 0)
