@@ -85,6 +85,12 @@ class BlockTable:
         block_ids, self.block_ids = self.block_ids, []
         return block_ids
 
+    def cut(self, num_blocks: int) -> list[int]:
+        """Keeps the first blocks; gives the others, whose references the caller now owns."""
+        block_ids = self.block_ids[num_blocks:]
+        del self.block_ids[num_blocks:]
+        return block_ids
+
     def copy(self) -> "BlockTable":
         """Gives a table of the same blocks that changes by itself; the caller adds the references."""
         other = BlockTable(self._block_size)

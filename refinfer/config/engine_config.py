@@ -16,8 +16,9 @@ DEFAULT_BLOCK_SIZE = 16
 DEFAULT_KV_CACHE_MEMORY = 2**30
 """Bytes of keys and values where neither they nor blocks were named: 1 GiB."""
 
-_PLANNED_OPTIONS = ("speculative", "num_speculative_tokens")
-"""Options that come with later modes; they are known, so that they can be refused by name."""
+DEFAULT_NUM_SPECULATIVE_TOKENS = 4
+NGRAM = "ngram"
+"""Guesses tokens by looking them up; any other word for what guesses is a draft model's."""
 
 _CACHES_BY_OPTION = {
     "max_num_batched_tokens": ("continuous", "paged"),
@@ -30,6 +31,8 @@ _CACHES_BY_OPTION = {
     "num_swap_blocks": ("paged",),
     "paged_attention": ("paged",),
     "placement_seed": ("paged",),
+    "speculative": ("paged",),
+    "num_speculative_tokens": ("paged",),
 }
 """Options that only some caches take; None everywhere stands for the default."""
 
@@ -58,6 +61,9 @@ class EngineConfig:
             A request for which there is no room left recomputes.
         paged_attention: How blocks are read: "blocks" (default) through the block table, or "gather" first.
         placement_seed: Seed of a random placement of blocks, for tests; by default they are handed out in order.
+        speculative: What guesses tokens that one pass then verifies: "ngram", or a draft model, which is a checkpoint
+            folder, the name of a fetched model or a hub id; by default nothing does.
+        num_speculative_tokens: Most tokens that are guessed for a request in one step; default 4.
 
     Raises:
         ConfigError: A value is unknown or out of range, or the cache does not take the option.
@@ -79,6 +85,8 @@ class EngineConfig:
     num_swap_blocks: int | None = None
     paged_attention: str | None = None
     placement_seed: int | None = None
+    speculative: str | None = None
+    num_speculative_tokens: int | None = None
 
     def __post_init__(self) -> None:
         _check_choice("cache", self.cache, CACHES)
@@ -89,6 +97,7 @@ class EngineConfig:
         self._check_options_of_cache()
         for name in ("max_model_len", "max_num_batched_tokens", "block_size", "num_blocks", "kv_cache_memory"):
             self._check_optional_count(name, 1)
+        self._check_optional_count("num_speculative_tokens", 1)
         for name in ("num_swap_blocks", "placement_seed"):
             self._check_optional_count(name, 0)
         choices_by_name = {"scheduling": SCHEDULINGS, "preemption": PREEMPTIONS, "paged_attention": READERS}
@@ -96,6 +105,7 @@ class EngineConfig:
             _check_choice(name, getattr(self, name), (*choices, None))
         if self.enable_prefix_caching is not None:
             check_flag("enable_prefix_caching", self.enable_prefix_caching)
+        self._check_speculative()
         if self.num_blocks is not None and self.kv_cache_memory is not None:
             message = f"num_blocks={self.num_blocks} and kv_cache_memory={self.kv_cache_memory} say it twice; give one"
             raise ConfigError(message, num_blocks=self.num_blocks, kv_cache_memory=self.kv_cache_memory)
@@ -110,6 +120,17 @@ class EngineConfig:
                 )
                 raise ConfigError(message, option=name, value=value, cache=self.cache)
 
+    def _check_speculative(self) -> None:
+        if self.speculative is not None and (not isinstance(self.speculative, str) or not self.speculative):
+            message = f"speculative is {self.speculative!r}; give {NGRAM!r}, or the folder or name of a draft model"
+            raise ConfigError(message, speculative=self.speculative)
+        if self.num_speculative_tokens is not None and self.speculative is None:
+            message = (
+                f"num_speculative_tokens={self.num_speculative_tokens} says nothing without speculative; "
+                f"leave it out, or give speculative={NGRAM!r} or a draft model"
+            )
+            raise ConfigError(message, num_speculative_tokens=self.num_speculative_tokens)
+
     def _check_optional_count(self, name: str, least: int) -> None:
         if getattr(self, name) is not None:
             _check_count(name, getattr(self, name), least)
@@ -119,13 +140,10 @@ def engine_config(**options: object) -> EngineConfig:
     """Builds an `EngineConfig` from keywords, refusing unknown ones by name.
 
     Raises:
-        ConfigError: An option is unknown or not implemented yet, or its value cannot work.
+        ConfigError: An option is unknown, or its value cannot work.
     """
     known = [field.name for field in fields(EngineConfig)]
     for name, value in options.items():
-        if name in _PLANNED_OPTIONS:
-            message = f"option {name}={value!r} is not implemented yet; the options are {', '.join(known)}"
-            raise ConfigError(message, option=name, value=value)
         if name not in known:
             message = f"option {name}={value!r} is unknown; the options are {', '.join(known)}"
             raise ConfigError(message, option=name, value=value)

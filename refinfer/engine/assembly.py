@@ -3,12 +3,20 @@
 from refinfer.cache import PagedCache
 from refinfer.cache.block_table import BlockTable
 from refinfer.config import EngineConfig
-from refinfer.config.engine_config import DEFAULT_BLOCK_SIZE, DEFAULT_KV_CACHE_MEMORY, DEFAULT_TOKEN_BUDGET
+from refinfer.config.engine_config import (
+    DEFAULT_BLOCK_SIZE,
+    DEFAULT_KV_CACHE_MEMORY,
+    DEFAULT_NUM_SPECULATIVE_TOKENS,
+    DEFAULT_TOKEN_BUDGET,
+    NGRAM,
+)
 from refinfer.engine.core import EngineCore
 from refinfer.engine.model_runner import ContinuousRunner, ModelRunner, PagedRunner, RecomputeRunner, StaticRunner
 from refinfer.errors import ConfigError
-from refinfer.model import Llama
+from refinfer.hub import resolve_model
+from refinfer.model import Llama, load_model
 from refinfer.scheduler import BlockSpace, ContinuousScheduler, RequestQueues, StaticScheduler
+from refinfer.speculative import DraftModelProposer, NgramProposer, Proposer
 from refinfer.tokenizer import Tokenizer
 
 
@@ -20,6 +28,7 @@ def make_core(
     max_model_len: int,
     tokenizer: Tokenizer | None = None,
     model_key: str = "",
+    draft_model: Llama | None = None,
 ) -> EngineCore:
     """Builds the core of an engine, with empty caches.
 
@@ -30,6 +39,7 @@ def make_core(
         max_model_len: Longest request in tokens, prompt and output together.
         tokenizer: Turns tokens into text, if there is one.
         model_key: Names the model in the keys of the prefix cache.
+        draft_model: What guesses tokens, where the settings name one.
 
     Raises:
         ConfigError: The pool cannot hold one request of `max_model_len`.
@@ -41,6 +51,45 @@ def make_core(
         eos_token_ids=eos_token_ids,
         max_model_len=max_model_len,
         tokenizer=tokenizer,
+        proposer=make_proposer(config, max_model_len, draft_model),
+        num_speculative_tokens=config.num_speculative_tokens or DEFAULT_NUM_SPECULATIVE_TOKENS,
+    )
+
+
+def load_draft_model(config: EngineConfig, model: Llama) -> Llama | None:
+    """Loads the draft model, where the settings name one.
+
+    Raises:
+        CheckpointError: The folder cannot be loaded as it stands.
+        ConfigError: Its vocabulary is another one.
+    """
+    if config.speculative is None or config.speculative == NGRAM:
+        return None
+    draft_model = load_model(
+        resolve_model(config.speculative), dtype=config.dtype, batch_invariant=config.batch_invariant
+    )
+    own, theirs = model.config.vocab_size, draft_model.config.vocab_size
+    if own != theirs:
+        message = (
+            f"the draft model {config.speculative!r} has a vocabulary of {theirs} tokens and the model one of {own}; "
+            f"take a draft model with the same vocabulary, or speculative={NGRAM!r}"
+        )
+        raise ConfigError(message, speculative=config.speculative, vocab_size=own, draft_vocab_size=theirs)
+    return draft_model
+
+
+def make_proposer(config: EngineConfig, max_model_len: int, draft_model: Llama | None) -> Proposer | None:
+    """Makes what guesses tokens; None where nothing does."""
+    if config.speculative is None:
+        return None
+    if draft_model is None:
+        return NgramProposer()
+    block_size = config.block_size or DEFAULT_BLOCK_SIZE
+    return DraftModelProposer(
+        draft_model,
+        num_blocks=config.max_num_seqs * BlockTable.blocks_for(max_model_len, block_size),
+        block_size=block_size,
+        max_num_batched_tokens=config.max_num_batched_tokens or DEFAULT_TOKEN_BUDGET,
     )
 
 

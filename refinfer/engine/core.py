@@ -1,4 +1,4 @@
-"""One step of the engine: schedule, execute, sample, advance; token ids in and out, whatever computes the logits."""
+"""One step of the engine: guess, schedule, execute, sample, advance; token ids in and out, whatever computes logits."""
 
 import time
 from collections import deque
@@ -11,6 +11,7 @@ from refinfer.engine.statistics import Counters, EngineStats, Latencies, StepEve
 from refinfer.errors import RefinferError
 from refinfer.sampling import Finish, FinishReason, SampleContext, TokenLogprob, finish, sample_token, token_logprobs
 from refinfer.scheduler import BlockOperation, RequestQueues, RequestState, ScheduledRow, SchedulerOutput
+from refinfer.speculative import Draft, DraftRequest, Proposer, verify
 from refinfer.tokenizer import Tokenizer
 
 NUM_KEPT_EVENTS = 1000
@@ -22,21 +23,33 @@ class StepRow(NamedTuple):
 
     Attributes:
         state: Where it stands after the step.
-        token_id: The token it emitted; None if the step ran a part of its prompt only.
-        logits: Logits of the last tokens that it ran, as many as were wanted; the last row gave the token.
+        token_ids: The tokens it emitted: none if the step ran a part of its prompt only, several if guesses stayed.
+        logits: Logits of tokens that it ran, as many as were wanted; the last rows gave the tokens, one each.
     """
 
     state: RequestState
-    token_id: int | None
+    token_ids: tuple[int, ...]
     logits: RowLogits
 
 
 class _Choice(NamedTuple):
     """What logits say, before anything has changed."""
 
-    token_id: int | None
-    logprobs: dict[int, TokenLogprob] | None
+    token_ids: list[int]
+    logprobs: list[dict[int, TokenLogprob] | None]
     prompt_logprobs: list[dict[int, TokenLogprob]]
+
+
+class _Taken(NamedTuple):
+    """What of a choice has become part of a sample.
+
+    Attributes:
+        num_tokens: Tokens emitted; those behind an end are dropped.
+        end: The end that the last of them brings.
+    """
+
+    num_tokens: int
+    end: Finish | None
 
 
 class EngineCore:
@@ -50,6 +63,8 @@ class EngineCore:
         eos_token_ids: End-of-sequence ids of the model.
         max_model_len: Longest request in tokens, prompt and output together.
         tokenizer: Turns tokens into text; None gives no text, and knows no stop strings.
+        proposer: Guesses tokens; None runs one token of each sample at a time.
+        num_speculative_tokens: Most tokens that are guessed for a sample in one step.
 
     Attributes:
         scheduler: Who runs.
@@ -66,6 +81,8 @@ class EngineCore:
         eos_token_ids: frozenset[int],
         max_model_len: int,
         tokenizer: Tokenizer | None = None,
+        proposer: Proposer | None = None,
+        num_speculative_tokens: int = 0,
     ) -> None:
         self.scheduler = scheduler
         self.runner = runner
@@ -74,6 +91,9 @@ class EngineCore:
         self._eos_token_ids = eos_token_ids
         self._max_model_len = max_model_len
         self._tokenizer = tokenizer
+        self._proposer = proposer
+        self._num_speculative_tokens = num_speculative_tokens
+        self._draft_by_state: dict[RequestState, Draft] = {}
         self._counters = Counters()
         self._latencies = Latencies()
         self._operations: deque[BlockOperation] = deque()
@@ -103,6 +123,7 @@ class EngineCore:
         Returns:
             One row for each sample that advanced.
         """
+        self._propose()
         output = self.scheduler.schedule()
         self._counters.see_schedule(output)
         self._operations.extend(output.block_operations)
@@ -113,13 +134,16 @@ class EngineCore:
         logits = self.runner.execute(output.rows)
         choices = [self._choose(row, own) for row, own in zip(output.rows, logits, strict=True)]
         # Nothing has changed up to here, and nothing fails from here on.
-        self.scheduler.advance(output.rows)
-        self._counters.see_step(output, self.scheduler, self.runner.num_reserved_slots)
+        taken = [self._take(row.state, choice) for row, choice in zip(output.rows, choices, strict=True)]
+        nums_emitted = [own.num_tokens for own in taken]
+        self.scheduler.advance(output.rows, [_num_rejected(*pair) for pair in zip(output.rows, nums_emitted, strict=True)])
+        self._counters.see_step(output, nums_emitted, self.scheduler, self.runner.num_reserved_slots)
         step_rows = []
-        for row, choice, own in zip(output.rows, choices, logits, strict=True):
+        for row, choice, own, (num_tokens, end) in zip(output.rows, choices, logits, taken, strict=True):
             if not row.state.is_finished:
-                self._take(row.state, choice)
-                step_rows.append(StepRow(row.state, choice.token_id, own))
+                self._end(row.state, end)
+                read = own[:num_tokens] if row.draft_token_ids else own
+                step_rows.append(StepRow(row.state, tuple(choice.token_ids[:num_tokens]), read))
         self._log(output, step_rows)
         return step_rows
 
@@ -133,6 +157,29 @@ class EngineCore:
             self.runner.prepare([self._operations[0]])
             self._operations.popleft()
 
+    def _propose(self) -> None:
+        """Lets tokens be guessed for every sample that runs and has nothing but its newest token to run."""
+        if self._proposer is None:
+            return
+        states = [state for state in self.scheduler.running if self._num_to_guess(state) > 0]
+        requests = [
+            DraftRequest(state, state.token_ids, self._num_to_guess(state), self._context(state)) for state in states
+        ]
+        drafts = self._proposer.propose(requests)
+        self._draft_by_state = dict(zip(states, drafts, strict=True))
+        for state in self.scheduler.running:
+            self.scheduler.propose(state, self._draft_by_state.get(state, Draft()).token_ids)
+
+    def _num_to_guess(self, state: RequestState) -> int:
+        """Gives how many tokens may be guessed, none of which lies past the sample's last: the pass emits one more."""
+        if state.num_computed_tokens + 1 < state.num_tokens or state.wants_prompt_logprobs:
+            return 0
+        num_left = self._max_model_len - state.num_tokens
+        max_tokens = state.request.params.max_tokens
+        if max_tokens is not None:
+            num_left = min(num_left, max_tokens - state.num_output_tokens)
+        return min(self._num_speculative_tokens, num_left - 1)
+
     def _choose(self, row: ScheduledRow, logits: RowLogits) -> _Choice:
         """Picks the next token of a row; an error names the request, so that the caller can abort it."""
         try:
@@ -144,15 +191,30 @@ class EngineCore:
             raise
 
     def _choice(self, row: ScheduledRow, logits: RowLogits) -> _Choice:
-        """Picks the next token of a row, and looks up the log-probabilities that it wants."""
+        """Picks the next token of a row, several where guesses stay, and looks up the log-probabilities they want."""
         state = row.state
         if state.is_finished:
-            return _Choice(None, None, [])
-        params = state.request.params
+            return _Choice([], [], [])
+        num_wanted = state.request.params.logprobs
         prompt_logprobs = self._prompt_logprobs(row, logits) if state.wants_prompt_logprobs else []
         if not row.emits:
-            return _Choice(None, None, prompt_logprobs)
-        context = SampleContext(
+            return _Choice([], [], prompt_logprobs)
+        own = logits[len(logits) - len(row.draft_token_ids) - 1 :]
+        if row.draft_token_ids:
+            draft = self._draft_by_state[state].first(len(row.draft_token_ids))
+            token_ids = verify(own, draft, self._context(state))
+        else:
+            token_ids = [sample_token(own[0], self._context(state))]
+        logprobs = [
+            None if num_wanted is None else token_logprobs(logits_row, token_id, num_wanted)
+            for logits_row, token_id in zip(own, token_ids, strict=False)
+        ]
+        return _Choice(token_ids, logprobs, prompt_logprobs)
+
+    def _context(self, state: RequestState) -> SampleContext:
+        """Gives what a sample's next token is drawn from."""
+        params = state.request.params
+        return SampleContext(
             params,
             state.request.seed,
             state.sample_index,
@@ -160,9 +222,6 @@ class EngineCore:
             state.output_token_ids if params.changes_logits or not params.is_greedy else (),
             self._eos_token_ids,
         )
-        token_id = sample_token(logits[-1], context)
-        logprobs = None if params.logprobs is None else token_logprobs(logits[-1], token_id, params.logprobs)
-        return _Choice(token_id, logprobs, prompt_logprobs)
 
     def _prompt_logprobs(self, row: ScheduledRow, logits: RowLogits) -> list[dict[int, TokenLogprob]]:
         """Looks up the prompt tokens that follow those that ran, as far as they were not looked up before."""
@@ -175,33 +234,48 @@ class EngineCore:
             for position in range(max(start, state.num_scored_tokens), stop)
         ]
 
-    def _take(self, state: RequestState, choice: _Choice) -> None:
-        """Makes what was chosen part of a sample, and ends it where it has to end."""
+    def _take(self, state: RequestState, choice: _Choice) -> _Taken:
+        """Makes what was chosen part of a sample, up to the token with which it has to end."""
+        if state.is_finished:
+            return _Taken(0, None)
         answer = self.answers[state]
         if state.wants_prompt_logprobs:
             answer.push_prompt(choice.prompt_logprobs)
+        for place, (token_id, logprobs) in enumerate(zip(choice.token_ids, choice.logprobs, strict=True)):
+            state.append(token_id)
+            self._latencies.emit(state, time.perf_counter())
+            end = finish(
+                token_id=token_id,
+                num_output_tokens=state.num_output_tokens,
+                num_tokens=state.num_tokens,
+                params=state.request.params,
+                eos_token_ids=self._eos_token_ids,
+                max_model_len=self._max_model_len,
+            )
+            end = answer.push(token_id, end, logprobs)
+            if end is not None:
+                return _Taken(place + 1, end)
+        return _Taken(len(choice.token_ids), None)
+
+    def _end(self, state: RequestState, end: Finish | None) -> None:
+        """Notes how far a sample has come, and ends it where it has to end."""
+        if state.wants_prompt_logprobs:
             state.num_scored_tokens = max(state.num_scored_tokens, state.num_computed_tokens)
-        if choice.token_id is None:
-            return
-        state.append(choice.token_id)
-        self._latencies.emit(state, time.perf_counter())
-        end = finish(
-            token_id=choice.token_id,
-            num_output_tokens=state.num_output_tokens,
-            num_tokens=state.num_tokens,
-            params=state.request.params,
-            eos_token_ids=self._eos_token_ids,
-            max_model_len=self._max_model_len,
-        )
-        end = answer.push(choice.token_id, end, choice.logprobs)
         if end is not None:
             self._finish(state, end)
 
     def _finish(self, state: RequestState, end: Finish) -> None:
         self.scheduler.finish(state, end.reason, end.stop_reason)
         self._latencies.leave(state)
+        if self._proposer is not None:
+            self._proposer.forget(state)
         del self.answers[state]
 
     def _log(self, output: SchedulerOutput, step_rows: list[StepRow]) -> None:
-        emitted = {row.state: row.token_id for row in step_rows}
+        emitted = {row.state: row.token_ids for row in step_rows}
         self.events.append(StepEvent.of(self._counters.num_schedules - 1, output, emitted))
+
+
+def _num_rejected(row: ScheduledRow, num_emitted: int) -> int:
+    """Gives how many guessed tokens of a row did not stay; the last token emitted has never run."""
+    return len(row.draft_token_ids) - max(0, num_emitted - 1) if row.draft_token_ids else 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from refinfer.config import EngineConfig
 from refinfer.engine.answer import Answer
-from refinfer.engine.assembly import make_core
+from refinfer.engine.assembly import load_draft_model, make_core
 from refinfer.engine.core import EngineCore
 from refinfer.engine.loading import LoadedModel
 from refinfer.engine.output import RequestOutput
@@ -76,6 +76,7 @@ class LLMEngine:
                 f"that the model was made for (max_position_embeddings)"
             )
             raise ConfigError(message, max_model_len=self.max_model_len, max_position_embeddings=longest)
+        self._draft_model = load_draft_model(self.config, self.loaded.model)
         self.core = self.new_core()
         self.maker = RequestMaker(self.loaded, self.max_model_len)
         self._samples_by_id: dict[str, _Samples] = {}
@@ -89,6 +90,7 @@ class LLMEngine:
             max_model_len=self.max_model_len,
             tokenizer=self.loaded.tokenizer,
             model_key=self.loaded.name,
+            draft_model=self._draft_model,
         )
 
     def add_request(
@@ -136,7 +138,7 @@ class LLMEngine:
             A request that only ran a part of its prompt is not among them.
         """
         rows = self.core.step()
-        advanced = dict.fromkeys(row.state.request.request_id for row in rows if row.token_id is not None)
+        advanced = dict.fromkeys(row.state.request.request_id for row in rows if row.token_ids)
         return [self._output(request_id) for request_id in advanced]
 
     def abort_request(self, request_id: str) -> RequestOutput:

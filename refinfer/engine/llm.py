@@ -38,7 +38,7 @@ class LLM:
         max_model_len: Longest request in tokens, prompt and output together.
 
     Raises:
-        ConfigError: An option is unknown, not implemented yet, or cannot work with this model.
+        ConfigError: An option is unknown, or cannot work with this model.
         CheckpointError: The folder cannot be loaded as it stands.
     """
 

@@ -216,7 +216,4 @@ class PagedRunner:
 def _packed(rows: Sequence[ScheduledRow]) -> ModelInput:
     """Packs the tokens that each row has scheduled."""
     starts = [row.state.num_computed_tokens for row in rows]
-    token_ids = [
-        row.state.token_ids[start : start + row.num_scheduled_tokens] for row, start in zip(rows, starts, strict=True)
-    ]
-    return ModelInput.pack(token_ids, starts, [row.num_logits for row in rows])
+    return ModelInput.pack([row.token_ids for row in rows], starts, [row.num_logits for row in rows])

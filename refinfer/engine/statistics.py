@@ -1,7 +1,7 @@
 """What an engine has done so far, in numbers, and what happened in its latest steps."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,20 +16,20 @@ class StepEvent(NamedTuple):
 
     Attributes:
         step: Its number, counted from 0.
-        rows: Who ran: request id, sample index, number of tokens, and the token that came out or None.
+        rows: Who ran: request id, sample index, number of tokens, and the tokens that came out.
         admitted: Samples that came from the queue, resumed ones included: request id and sample index.
         preempted: Samples whose blocks were taken back: request id, sample index, "recompute" or "swap".
         finished: Samples that ended: request id, sample index, finish reason.
     """
 
     step: int
-    rows: tuple[tuple[str, int, int, int | None], ...]
+    rows: tuple[tuple[str, int, int, tuple[int, ...]], ...]
     admitted: tuple[tuple[str, int], ...]
     preempted: tuple[tuple[str, int, str], ...]
     finished: tuple[tuple[str, int, str], ...]
 
     @classmethod
-    def of(cls, step: int, output: SchedulerOutput, emitted: Mapping[RequestState, int | None]) -> "StepEvent":
+    def of(cls, step: int, output: SchedulerOutput, emitted: Mapping[RequestState, tuple[int, ...]]) -> "StepEvent":
         """Notes a step by the names of requests, so that nothing of them is kept alive."""
         ran = [row.state for row in output.rows if row.state in emitted]
         return cls(
@@ -53,6 +53,9 @@ class EngineStats:
         num_steps: Steps that ran a model.
         num_scheduled_tokens: Tokens that ran in them.
         num_emitted_tokens: Tokens that came out of them.
+        num_proposed_tokens: Guessed tokens that ran in them.
+        num_accepted_tokens: How many of these stayed, each of which saved its sample a pass of the model.
+        num_bonus_tokens: Tokens that came out after a guess all of which stayed.
         max_step_tokens: Tokens of the largest step.
         num_waiting: Samples that wait.
         num_running: Samples that run.
@@ -75,6 +78,9 @@ class EngineStats:
     num_steps: int
     num_scheduled_tokens: int
     num_emitted_tokens: int
+    num_proposed_tokens: int
+    num_accepted_tokens: int
+    num_bonus_tokens: int
     max_step_tokens: int
     num_waiting: int
     num_running: int
@@ -102,6 +108,9 @@ class Counters:
         self._num_steps = 0
         self._num_scheduled_tokens = 0
         self._num_emitted_tokens = 0
+        self._num_proposed_tokens = 0
+        self._num_accepted_tokens = 0
+        self._num_bonus_tokens = 0
         self._max_step_tokens = 0
         self._num_preemptions = 0
         self._num_swaps = 0
@@ -114,18 +123,26 @@ class Counters:
         self._num_preemptions += len(output.preempted)
         self._num_swaps += sum(how == "swap" for _, how in output.preempted)
 
-    def see_step(self, output: SchedulerOutput, scheduler: RequestQueues, num_reserved_slots: int) -> None:
+    def see_step(
+        self, output: SchedulerOutput, nums_emitted: Sequence[int], scheduler: RequestQueues, num_reserved_slots: int
+    ) -> None:
         """Counts a step that has succeeded, before anybody ends with it.
 
         Args:
             output: What ran.
+            nums_emitted: For each row, how many tokens came out.
             scheduler: Who runs.
             num_reserved_slots: Token places that caches without blocks have.
         """
         num_tokens = sum(row.num_scheduled_tokens for row in output.rows)
         self._num_steps += 1
         self._num_scheduled_tokens += num_tokens
-        self._num_emitted_tokens += sum(row.emits for row in output.rows)
+        self._num_emitted_tokens += sum(nums_emitted)
+        for row, num_emitted in zip(output.rows, nums_emitted, strict=True):
+            if row.draft_token_ids:
+                self._num_proposed_tokens += len(row.draft_token_ids)
+                self._num_accepted_tokens += num_emitted - 1
+                self._num_bonus_tokens += num_emitted > len(row.draft_token_ids)
         self._max_step_tokens = max(self._max_step_tokens, num_tokens)
         for state in scheduler.running:
             if not state.is_finished:
@@ -143,6 +160,9 @@ class Counters:
             num_steps=self._num_steps,
             num_scheduled_tokens=self._num_scheduled_tokens,
             num_emitted_tokens=self._num_emitted_tokens,
+            num_proposed_tokens=self._num_proposed_tokens,
+            num_accepted_tokens=self._num_accepted_tokens,
+            num_bonus_tokens=self._num_bonus_tokens,
             max_step_tokens=self._max_step_tokens,
             num_waiting=len(scheduler.waiting),
             num_running=sum(not state.is_finished for state in scheduler.running),

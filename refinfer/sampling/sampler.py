@@ -33,21 +33,22 @@ def sample_token(logits: LogitsRow, context: SampleContext) -> int:
     return inverse_cdf_token_id(probabilities(logits, context), uniform)
 
 
-def draw_uniform(seed: int, sample_index: int, position: int) -> float:
-    """Draws the one random number of an output token, at least 0 and below 1, a multiple of 2**-53.
+def draw_uniform(seed: int, sample_index: int, position: int, draw: int = 0) -> float:
+    """Draws a random number of an output token, at least 0 and below 1, a multiple of 2**-53.
 
     It is counted, not produced in turn: Philox (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011),
     keyed by seed and answer, with the position as the highest word of its counter, gives the same number whatever was
-    drawn before. The lower words are left to count further numbers of the same position.
+    drawn before. The lowest word counts further numbers of the same position.
 
     Args:
         seed: 0 to 2**64 - 1.
         sample_index: Which answer, counted from 0.
         position: The place of the token in the output, counted from 0.
+        draw: Which of the position's numbers; the token itself takes 0.
     """
     # Plain lists would pass through floats, which merge large seeds.
     key = np.array([seed, sample_index], dtype=np.uint64)
-    counter = np.array([0, 0, 0, position], dtype=np.uint64)
+    counter = np.array([draw, 0, 0, position], dtype=np.uint64)
     # Raw bits, since numpy keeps the stream of a bit generator from release to release, but not what it makes of it.
     return (int(Philox(key=key, counter=counter).random_raw()) >> 11) * 2.0**-53
 

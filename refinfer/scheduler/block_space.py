@@ -111,6 +111,13 @@ class BlockSpace:
         table.append(fresh)
         return True
 
+    def give_back_look_ahead(self, state: RequestState) -> None:
+        """Takes back the blocks past a request's known tokens, which were reserved for tokens that were guessed."""
+        table = held_blocks(state).table
+        num_kept = BlockTable.blocks_for(state.num_tokens, self.block_size)
+        if len(table.block_ids) > num_kept:
+            self._operations.append(ForgetBlocks(tuple(self.pool.release(table.cut(num_kept)))))
+
     def publish(self, state: RequestState) -> None:
         """Lets others find the full blocks that a request has computed."""
         if self.prefix is not None:

@@ -47,23 +47,32 @@ class ScheduledRow(NamedTuple):
 
     Attributes:
         state: Whose tokens run.
-        num_scheduled_tokens: How many of them, from `num_computed_tokens` on.
+        num_scheduled_tokens: How many of them, from `num_computed_tokens` on, guessed ones included.
         emits: Whether the newest known token is among them, so that its logits give the next one.
         num_logits: Of how many of them, the last ones, logits are wanted: of the newest known token, and of all
-            where log-probabilities of prompt tokens are asked for.
+            where log-probabilities of prompt tokens are asked for; and of every guessed token.
+        draft_token_ids: The guessed tokens among them, which come last.
     """
 
     state: RequestState
     num_scheduled_tokens: int
     emits: bool
     num_logits: int
+    draft_token_ids: tuple[int, ...] = ()
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens that run."""
+        start = self.state.num_computed_tokens
+        return [*self.state.token_ids[start : start + self.num_scheduled_tokens], *self.draft_token_ids]
 
     @classmethod
     def of(cls, state: RequestState, num_scheduled_tokens: int) -> "ScheduledRow":
         """Makes the row of a request whose next tokens run."""
-        emits = state.num_computed_tokens + num_scheduled_tokens == state.num_tokens and not state.is_finished
-        num_logits = num_scheduled_tokens if state.wants_prompt_logprobs else int(emits)
-        return cls(state, num_scheduled_tokens, emits, num_logits)
+        num_drafted = state.num_computed_tokens + num_scheduled_tokens - state.num_tokens
+        emits = num_drafted >= 0 and not state.is_finished
+        num_logits = num_scheduled_tokens if state.wants_prompt_logprobs else (1 + num_drafted) * emits
+        return cls(state, num_scheduled_tokens, emits, num_logits, state.draft_token_ids[: max(0, num_drafted)])
 
 
 class SchedulerOutput(NamedTuple):

@@ -69,20 +69,36 @@ class RequestQueues(ABC):
         self.running.remove(state)
         state.move_to(RequestStatus.PREEMPTED)
         state.num_preemptions += 1
+        state.draft_token_ids = ()
         self.waiting.appendleft(state)
         if self.blocks is None:
             state.num_computed_tokens = 0
             return "recompute"
         return "swap" if self.blocks.preempt(state, by_swap=by_swap) else "recompute"
 
-    def advance(self, rows: Sequence[ScheduledRow]) -> None:
-        """Makes the tokens of a step that succeeded part of their requests."""
-        for row in rows:
+    def propose(self, state: RequestState, draft_token_ids: tuple[int, ...]) -> None:
+        """Lets the next step verify what is guessed of a request that runs, as far as there is room."""
+        if self.blocks is not None:
+            self.blocks.give_back_look_ahead(state)  # of a step that failed
+        state.draft_token_ids = draft_token_ids
+
+    def advance(self, rows: Sequence[ScheduledRow], nums_rejected: Sequence[int] | None = None) -> None:
+        """Makes the tokens of a step that succeeded part of their requests.
+
+        Args:
+            rows: What ran.
+            nums_rejected: For each row, how many of its last tokens were guessed wrong: past those it does not advance,
+                and the next step writes over them. None rejects nothing.
+        """
+        for row, num_rejected in zip(rows, nums_rejected or [0] * len(rows), strict=True):
             state = row.state
             if state.is_finished:  # it only keeps its place in a static batch
                 continue
-            state.num_computed_tokens += row.num_scheduled_tokens
+            state.num_computed_tokens += row.num_scheduled_tokens - num_rejected
+            state.draft_token_ids = ()
             if self.blocks is not None:
+                if row.draft_token_ids:
+                    self.blocks.give_back_look_ahead(state)
                 self.blocks.publish(state)
 
     def finish(self, state: RequestState, reason: FinishReason, stop_reason: int | str | None = None) -> None:

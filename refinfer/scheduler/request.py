@@ -61,6 +61,7 @@ class RequestState:
         num_cached_tokens: Prompt tokens found in a prefix cache when it was first admitted.
         num_scored_tokens: Prompt tokens whose logits were read, where their log-probabilities were asked for.
         num_preemptions: How often its blocks were taken back.
+        draft_token_ids: Tokens that are guessed to come next, for the next step to verify.
         blocks: Its blocks in the paged cache; None in other modes, and until it is added to a scheduler.
         finish_reason: Why it ended, or None while it goes on.
         stop_reason: The stop token or string that ended it.
@@ -68,6 +69,7 @@ class RequestState:
 
     __slots__ = (
         "blocks",
+        "draft_token_ids",
         "finish_reason",
         "first_sample",
         "num_cached_tokens",
@@ -93,6 +95,7 @@ class RequestState:
         self.num_cached_tokens = 0
         self.num_scored_tokens = 0
         self.num_preemptions = 0
+        self.draft_token_ids: tuple[int, ...] = ()
         self.blocks: HeldBlocks | None = None
         self.finish_reason: FinishReason | None = None
         self.stop_reason: int | str | None = None

@@ -1,0 +1,66 @@
+"""Which guessed tokens stay, and which token comes after them? What comes out has the law of the model alone.
+
+At temperature 0, and for a guess that is certain, the model's own next token is chosen as it always is, and the
+guess stays if it is that token. The tokens are those that come without a guess, a seeded draw included.
+
+A guess that was drawn stays with probability min(1, p/q), where p is the model's probability of it and q the one that
+it was drawn with; else a token is drawn from what p has more than q, max(0, p - q), scaled to 1. Leviathan et al., Fast
+Inference from Transformers via Speculative Decoding (2023), section 2.3; Chen et al., Accelerating Large Language Model
+Decoding with Speculative Sampling (2023), algorithm 2. For a guess that is certain, q is 1, and both rules have one law.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from refinfer.sampling import SampleContext, sample_token
+from refinfer.sampling.logits import probabilities
+from refinfer.sampling.sampler import draw_uniform, inverse_cdf_token_id
+from refinfer.shapes import LogitsRow, Probabilities
+from refinfer.speculative.proposer import Draft
+
+DRAFT_DRAW, ACCEPTANCE_DRAW, RESIDUAL_DRAW = 1, 2, 3
+"""Which random number of an output position each draw takes; 0 is that of a token without a guess."""
+
+
+def verify(logits: Sequence[LogitsRow], draft: Draft, context: SampleContext) -> list[int]:
+    """Gives the tokens that a step emits: the guessed ones that stay, and one more.
+
+    Args:
+        logits: The model's own logits for the first guessed token, for each after it, and for the token after all.
+        draft: What was guessed.
+        context: What the first of the tokens is drawn from.
+
+    Raises:
+        InvariantError: A logit is NaN, or all are minus infinity.
+        NoTokenLeftError: Every token that the model gives a chance is masked by `min_tokens`.
+    """
+    token_ids: list[int] = []
+    for place, row in enumerate(logits):
+        own = replace(context, output_token_ids=[*context.output_token_ids, *token_ids]) if place else context
+        guess = draft.token_ids[place] if place < len(draft.token_ids) else None
+        if guess is None or draft.probabilities is None:
+            token_id = sample_token(row, own)
+        else:
+            token_id = _accept_or_replace(probabilities(row, own), draft.probabilities[place], guess, own)
+        token_ids.append(token_id)
+        if token_id != guess:
+            break
+    return token_ids
+
+
+def acceptance(target: Probabilities, drafted: Probabilities, token_id: int) -> float:
+    """Gives the probability with which a token that was drawn from one distribution stays for the other."""
+    return min(1.0, target.item(token_id) / drafted.item(token_id))
+
+
+def residual(target: Probabilities, drafted: Probabilities) -> Probabilities:
+    """Gives what a distribution has more than the one that was drawn from, not scaled to 1."""
+    return (target - drafted).clip(min=0.0)
+
+
+def _accept_or_replace(target: Probabilities, drafted: Probabilities, guess: int, context: SampleContext) -> int:
+    position = len(context.output_token_ids)
+    if draw_uniform(context.seed, context.sample_index, position, ACCEPTANCE_DRAW) < acceptance(target, drafted, guess):
+        return guess
+    uniform = draw_uniform(context.seed, context.sample_index, position, RESIDUAL_DRAW)
+    return inverse_cdf_token_id(residual(target, drafted), uniform)
