@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from oracle.subjects import RefinferSubject, RequestRecord
 from oracle.tolerances import FLOAT64_BOUND, NOISE_FACTOR, SMALLEST_NOISE_IN_EPS
 from oracle.witness import Witness
 from refinfer.engine import LoadedModel
+from refinfer.model import Llama, load_model
 
 _EPS_BY_DTYPE = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """Distance from 1 to the next number."""
@@ -38,6 +40,11 @@ class _GeneratedFolder:
 @lru_cache(maxsize=16)
 def _generate(spec: CheckpointSpec) -> _GeneratedFolder:
     return _GeneratedFolder(spec)
+
+
+@lru_cache(maxsize=8)
+def _load_draft_model(spec: CheckpointSpec) -> Llama:
+    return load_model(_generate(spec).path, batch_invariant=False)
 
 
 @lru_cache(maxsize=8)
@@ -109,6 +116,14 @@ class Case:
                 self.folder, dtype=self.scenario.dtype, batch_invariant=batch_invariant
             )
         return self._loaded_by_manner[batch_invariant]
+
+    @property
+    def draft_model(self) -> Llama | None:
+        """Another model of the same vocabulary, where the scenario guesses with one, and generates its own."""
+        spec = self.scenario.checkpoint
+        if self.scenario.engine.speculative != "draft" or spec is None:
+            return None
+        return _load_draft_model(replace(spec, seed=spec.seed + 1, num_layers=1))
 
     @property
     def lone_samples(self) -> list[list[SampleRun]]:

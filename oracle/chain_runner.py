@@ -72,7 +72,7 @@ class ChainRunner:
         hashes_by_row = []
         for row in rows:
             end = row.state.num_computed_tokens + row.num_scheduled_tokens
-            hashes = chain(row.state.token_ids[:end])
+            hashes = chain([*row.state.token_ids[:end], *row.draft_token_ids])
             if self._has_blocks:
                 self._read(row.state, hashes)
                 self._write(row.state, hashes)

@@ -121,10 +121,10 @@ class Drive:
 
     def _see(self, row: StepRow) -> None:
         driven, index = self._place_by_state[row.state]
-        if row.token_id is None:
+        if not row.token_ids:
             driven.is_split = True
             return
-        driven.rows[index].append(row.logits[-1])
+        driven.rows[index].extend(row.logits[len(row.logits) - len(row.token_ids) :])
         text = driven.answers[index].text
         shown = driven.texts[index]
         if text is not None and shown is not None and not text.startswith(shown):

@@ -5,6 +5,13 @@ from dataclasses import dataclass
 from oracle.spec_checks import check_choice, check_count, check_flag, check_ids
 from refinfer.config.engine_config import PREEMPTIONS, SCHEDULINGS
 
+SPECULATIVES = ("ngram", "scripted", "self", "draft")
+"""What may guess tokens: a look-up, a script that knows the right ones, the model itself, another model."""
+
+GUESSES = ("right", "wrong", "end", "nothing")
+"""What a script guesses for a place of the output: the right token or the one after it, an end-of-sequence token, or
+nothing there and behind it."""
+
 
 @dataclass(frozen=True)
 class EngineSpec:
@@ -19,6 +26,9 @@ class EngineSpec:
         preemption: How a preempted request comes back, one of `PREEMPTIONS`.
         num_swap_blocks: Blocks that host memory takes; None for as many as the pool has.
         placement_seed: Seed of a random placement of blocks; None for the lowest first.
+        speculative: What guesses tokens, one of `SPECULATIVES`; None for nothing.
+        num_speculative_tokens: Most tokens that are guessed for a request in one step.
+        guesses: What a scripted proposer guesses, one of `GUESSES` for each place of the output, over and over.
 
     Raises:
         ScenarioError: A value is of another type or out of range.
@@ -32,12 +42,20 @@ class EngineSpec:
     preemption: str = PREEMPTIONS[0]
     num_swap_blocks: int | None = None
     placement_seed: int | None = None
+    speculative: str | None = None
+    num_speculative_tokens: int = 4
+    guesses: tuple[str, ...] = ("right",)
 
     def __post_init__(self) -> None:
         check_count("max_num_batched_tokens", self.max_num_batched_tokens)
         check_count("block_size", self.block_size)
         check_choice("scheduling", self.scheduling, SCHEDULINGS)
         check_choice("preemption", self.preemption, PREEMPTIONS)
+        check_choice("speculative", self.speculative, (None, *SPECULATIVES))
+        check_count("num_speculative_tokens", self.num_speculative_tokens)
+        check_count("number of guesses", len(self.guesses))
+        for guess in self.guesses:
+            check_choice("guess", guess, GUESSES)
         check_flag("enable_prefix_caching", self.enable_prefix_caching)
         for name in ("num_spare_blocks", "num_swap_blocks", "placement_seed"):
             if getattr(self, name) is not None:

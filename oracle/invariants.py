@@ -8,7 +8,7 @@ from oracle.errors import InvariantViolation
 from refinfer.cache.block_table import BlockTable
 from refinfer.engine.core import EngineCore
 from refinfer.errors import InvariantError
-from refinfer.scheduler import BlockSpace, RequestQueues, RequestState, RequestStatus, SchedulerOutput
+from refinfer.scheduler import BlockSpace, RequestQueues, RequestState, RequestStatus, ScheduledRow, SchedulerOutput
 from refinfer.scheduler.request import held_blocks
 
 _WAITING_STATUSES = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
@@ -113,9 +113,8 @@ def check_output(output: SchedulerOutput, queues: RequestQueues, max_num_seqs: i
         state, end = row.state, row.state.num_computed_tokens + row.num_scheduled_tokens
         if state not in queues.running:
             _violate(f"{_name(state)} is to run, and is {state.status}")
-        if row.num_scheduled_tokens < 1 or end > state.num_tokens:
-            _violate(f"{_name(state)} is to run {row.num_scheduled_tokens} tokens up to {end} of {state.num_tokens}")
-        if row.emits != (end == state.num_tokens and not state.is_finished):
+        _check_range(row, end)
+        if row.emits != (end >= state.num_tokens and not state.is_finished):
             _violate(f"{_name(state)} runs up to token {end} of {state.num_tokens}, and emits: {row.emits}")
         if queues.blocks is not None:
             _check_written(state, end, queues.blocks)
@@ -190,6 +189,19 @@ def _check_sharing(block_id: int, places: Sequence[tuple[RequestState, int]], bl
             _violate(f"block {block_id} is shared by {_name(first)} and {_name(state)}, and is not computed for both")
         if first.token_ids[:num_common] != state.token_ids[:num_common]:
             _violate(f"block {block_id} is shared by {_name(first)} and {_name(state)}, whose tokens differ")
+
+
+def _check_range(row: ScheduledRow, end: int) -> None:
+    state, drafted = row.state, row.draft_token_ids
+    if row.num_scheduled_tokens < 1 or end > state.num_tokens + len(drafted):
+        _violate(f"{_name(state)} is to run {row.num_scheduled_tokens} tokens up to {end} of {state.num_tokens}")
+    if not drafted:
+        return
+    if drafted != state.draft_token_ids[: len(drafted)] or end < state.num_tokens + len(drafted):
+        _violate(
+            f"{_name(state)} is to verify {drafted} up to token {end} of {state.num_tokens} and what is guessed, "
+            f"{state.draft_token_ids}"
+        )
 
 
 def _check_written(state: RequestState, end: int, space: BlockSpace) -> None:

@@ -104,9 +104,7 @@ def engine_passes(llm: LLM, requests: Sequence[Request]) -> Iterator[list[Part]]
     while core.has_unfinished_requests():
         with _collecting(llm.model) as collector:
             step_rows = core.step()
-        logits_by_state = {
-            row.state: torch.from_numpy(row.logits[-1:]) for row in step_rows if row.token_id is not None
-        }
+        logits_by_state = {row.state: torch.from_numpy(row.logits[-1:]) for row in step_rows if row.token_ids}
         handed = [logits_by_state.get(state) for state in runner.states]
         if logits_by_state:
             yield _parts(runner.rows, collector.records, handed, llm.model)

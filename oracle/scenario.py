@@ -18,7 +18,7 @@ from refinfer.sampling import SamplingParams
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 """Dtypes in which a scenario can run."""
 
-SCENARIO_VERSION = 3
+SCENARIO_VERSION = 4
 """Raised whenever an older file would no longer mean the same run."""
 
 _NOT_A_SCENARIO = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
@@ -170,7 +170,7 @@ class Scenario:
                     for request in requests
                 ),
                 checkpoint=None if checkpoint is None else CheckpointSpec(**_tupled(checkpoint)),
-                engine=EngineSpec(**engine),
+                engine=EngineSpec(**_tupled(engine)),
                 script=tuple(StepScript(**_tupled(step)) for step in script),
                 **_tupled(raw),
             )

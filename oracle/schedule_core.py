@@ -1,14 +1,16 @@
 """Engines for schedules: the shipped parts around a scheduler that follows a scenario's script."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from oracle.lone_answer import SampleRun, Surroundings, answer_alone
 from oracle.scenario import Scenario
+from oracle.scripted_proposer import ScriptedProposer
 from oracle.scripted_scheduler import ScriptedScheduler
 from oracle.subjects import options_of
-from oracle.symbolic import EOS_TOKEN_IDS, SymbolicTokenizer
+from oracle.symbolic import EOS_TOKEN_IDS, VOCAB_SIZE, SymbolicTokenizer
 from oracle.symbolic_runners import SymbolicContinuousRunner, SymbolicPagedRunner, SymbolicRecomputeRunner
 from refinfer.cache import CausalAttentionView
 from refinfer.cache.block_table import BlockTable
@@ -18,7 +20,10 @@ from refinfer.engine.assembly import make_runner
 from refinfer.engine.core import EngineCore
 from refinfer.engine.model_input import RowLogits
 from refinfer.engine.model_runner import ModelRunner
+from refinfer.engine.speculation import Speculation
+from refinfer.model import Llama
 from refinfer.scheduler import BlockSpace, Request, RequestQueues, StaticScheduler
+from refinfer.speculative import DraftModelProposer, NgramProposer, Proposer
 
 SYMBOLIC_TOKENIZER = SymbolicTokenizer()
 
@@ -27,18 +32,18 @@ FIRST_FREE_SEED = 1000
 
 
 def requests_of(scenario: Scenario) -> list[Request]:
-    """Makes the requests of a scenario as an engine's core takes them."""
-    return [
-        Request(
-            str(place),
-            None,
-            spec.prompt_token_ids,
-            spec.params,
-            FIRST_FREE_SEED + place if spec.sampling.seed is None else spec.sampling.seed,
-            spec.cache_salt,
-        )
-        for place, spec in enumerate(scenario.requests)
-    ]
+    """Makes the requests of a scenario as an engine's core takes them.
+
+    Where a model guesses, all of them are seeded: without a seed, a guess that was drawn decides which token comes,
+    though not with what probability, and nothing could be held to the request alone.
+    """
+    has_draft_model = scenario.engine.speculative in ("self", "draft")
+    requests = []
+    for place, spec in enumerate(scenario.requests):
+        seed = FIRST_FREE_SEED + place if spec.sampling.seed is None else spec.sampling.seed
+        params = replace(spec.params, seed=seed) if has_draft_model else spec.params
+        requests.append(Request(str(place), None, spec.prompt_token_ids, params, seed, spec.cache_salt))
+    return requests
 
 
 def num_blocks_of(scenario: Scenario) -> int:
@@ -79,8 +84,26 @@ def scheduler_of(scenario: Scenario, space: BlockSpace | None, *, is_static: boo
     )
 
 
-def symbolic_core(scenario: Scenario, mode: str) -> EngineCore:
-    """Makes an engine over the symbolic model, in the mode of that name."""
+def scripted_proposer(
+    scenario: Scenario, expected: Sequence[Sequence[SampleRun]], end_token_id: int, vocab_size: int
+) -> Proposer:
+    """Makes a proposer that knows what every sample gives alone."""
+    token_ids_by_answer = {
+        (str(place), index): sample.output.token_ids
+        for place, samples in enumerate(expected)
+        for index, sample in enumerate(samples)
+    }
+    return ScriptedProposer(token_ids_by_answer, scenario.engine.guesses, end_token_id, vocab_size)
+
+
+def symbolic_core(scenario: Scenario, mode: str, expected: Sequence[Sequence[SampleRun]] | None = None) -> EngineCore:
+    """Makes an engine over the symbolic model, in the mode of that name.
+
+    Args:
+        scenario: How it is set up.
+        mode: Its name.
+        expected: What every sample gives alone, for guesses that know it; None guesses nothing.
+    """
     space = block_space_of(scenario) if mode == "paged" else None
     return EngineCore(
         scheduler_of(scenario, space, is_static=mode in ("none", "static")),
@@ -88,7 +111,30 @@ def symbolic_core(scenario: Scenario, mode: str) -> EngineCore:
         eos_token_ids=EOS_TOKEN_IDS,
         max_model_len=scenario.max_model_len,
         tokenizer=SYMBOLIC_TOKENIZER,
+        speculation=None
+        if expected is None or space is None
+        else _speculation(scenario, _symbolic_proposer(scenario, expected), EOS_TOKEN_IDS),
     )
+
+
+def _speculation(scenario: Scenario, proposer: Proposer | None, eos_token_ids: frozenset[int]) -> Speculation | None:
+    if proposer is None:
+        return None
+    return Speculation(
+        proposer,
+        scenario.engine.num_speculative_tokens,
+        eos_token_ids=eos_token_ids,
+        max_model_len=scenario.max_model_len,
+    )
+
+
+def _symbolic_proposer(scenario: Scenario, expected: Sequence[Sequence[SampleRun]]) -> Proposer | None:
+    """Makes what guesses tokens; there is no second symbolic model, so a script stands for every model."""
+    if scenario.engine.speculative is None:
+        return None
+    if scenario.engine.speculative == "ngram":
+        return NgramProposer()
+    return scripted_proposer(scenario, expected, min(EOS_TOKEN_IDS), VOCAB_SIZE)
 
 
 def _symbolic_runner(mode: str, space: BlockSpace | None) -> ModelRunner:
@@ -97,8 +143,22 @@ def _symbolic_runner(mode: str, space: BlockSpace | None) -> ModelRunner:
     return SymbolicRecomputeRunner() if mode == "none" else SymbolicContinuousRunner()
 
 
-def model_core(loaded: LoadedModel, scenario: Scenario, mode: str) -> EngineCore:
-    """Makes an engine over a model, in the mode of that name."""
+def model_core(
+    loaded: LoadedModel,
+    scenario: Scenario,
+    mode: str,
+    expected: Sequence[Sequence[SampleRun]] | None = None,
+    draft_model: Llama | None = None,
+) -> EngineCore:
+    """Makes an engine over a model, in the mode of that name.
+
+    Args:
+        loaded: The model.
+        scenario: How the engine is set up.
+        mode: Its name.
+        expected: What every sample gives alone, for guesses that know it; None guesses nothing.
+        draft_model: The other model that guesses, where the scenario has one.
+    """
     config = engine_config(max_num_seqs=scenario.max_num_seqs, dtype=scenario.dtype, **options_of(mode))
     space = block_space_of(scenario, loaded.name) if config.cache == "paged" else None
     return EngineCore(
@@ -107,6 +167,37 @@ def model_core(loaded: LoadedModel, scenario: Scenario, mode: str) -> EngineCore
         eos_token_ids=frozenset(loaded.eos_token_ids),
         max_model_len=scenario.max_model_len,
         tokenizer=loaded.tokenizer,
+        speculation=None
+        if expected is None or space is None
+        else _speculation(
+            scenario,
+            _model_proposer(loaded, scenario, space, expected, draft_model),
+            frozenset(loaded.eos_token_ids),
+        ),
+    )
+
+
+def _model_proposer(
+    loaded: LoadedModel,
+    scenario: Scenario,
+    space: BlockSpace,
+    expected: Sequence[Sequence[SampleRun]],
+    draft_model: Llama | None,
+) -> Proposer | None:
+    """Makes what guesses tokens; a draft model has as many blocks as the model, so that it runs out of them too."""
+    engine = scenario.engine
+    if engine.speculative is None:
+        return None
+    if engine.speculative == "ngram":
+        return NgramProposer()
+    if engine.speculative == "scripted":
+        end_token_id = min(loaded.eos_token_ids, default=0)
+        return scripted_proposer(scenario, expected, end_token_id, loaded.model.config.vocab_size)
+    return DraftModelProposer(
+        loaded.model if engine.speculative == "self" or draft_model is None else draft_model,
+        num_blocks=space.pool.num_blocks,
+        block_size=engine.block_size,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
     )
 
 

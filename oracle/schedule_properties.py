@@ -48,7 +48,8 @@ def observe_schedule(case: Case, mode: str) -> tuple[Observation, Drive]:
     """
     scenario = case.scenario
     loaded = case.loaded(batch_invariant=scenario.batch_invariant)
-    drive = Drive(model_core(loaded, scenario, mode), scenario, requests_of(scenario))
+    core = model_core(loaded, scenario, mode, case.lone_samples, case.draft_model)
+    drive = Drive(core, scenario, requests_of(scenario))
     drive.run()
     observation = Observation(witnessed=bool(features_of(drive)) or len(scenario.requests) > 1)
     for place, (driven, expected) in enumerate(zip(drive.driven, case.lone_samples, strict=True)):

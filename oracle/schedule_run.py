@@ -8,7 +8,7 @@ from oracle.drive import Drive
 from oracle.errors import CheckFailed
 from oracle.scenario import Scenario
 from oracle.schedule_shrinker import shrink
-from oracle.schedule_witness import WitnessTable
+from oracle.schedule_witness import FEATURES, PAIRS, WitnessTable
 from oracle.verdicts import Failure, Verdict
 
 MAX_SHRINK_SECONDS = 30.0
@@ -27,9 +27,11 @@ class ModeReport:
         table: What its schedules had.
         failure: The smallest schedule that failed, if one did.
         seconds: How long its runs took.
+        features: What has to have come up, where a mode can have it.
     """
 
     mode: str
+    features: tuple[str, ...] = (*FEATURES, *PAIRS)
     table: WitnessTable = field(default_factory=WitnessTable)
     failure: Failure | None = None
     seconds: float = 0.0
@@ -39,7 +41,7 @@ class ModeReport:
         """Fail if a schedule failed; vacuous if a feature that the mode can have never came up."""
         if self.failure is not None:
             return Verdict.FAIL
-        can_have = not self.mode.startswith("paged") or not self.table.missing
+        can_have = not self.mode.startswith("paged") or not self.table.missing(self.features)
         return Verdict.PASS if can_have and self.table.num_schedules else Verdict.VACUOUS
 
 
@@ -50,6 +52,7 @@ def run_schedules(
     *,
     deadline: float | None = None,
     on_schedule: Callable[[], None] = lambda: None,
+    features: tuple[str, ...] = (*FEATURES, *PAIRS),
 ) -> list[ModeReport]:
     """Runs every schedule in every mode that has not failed yet.
 
@@ -59,8 +62,9 @@ def run_schedules(
         modes: Names of modes.
         deadline: When no further schedule is begun, on the monotonic clock.
         on_schedule: Called after each schedule.
+        features: What has to come up.
     """
-    reports = [ModeReport(mode) for mode in modes]
+    reports = [ModeReport(mode, features) for mode in modes]
     for scenario in schedules:
         if deadline is not None and time.monotonic() > deadline:
             break

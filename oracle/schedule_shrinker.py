@@ -75,7 +75,7 @@ def _at_defaults(spec: Any) -> Iterator[Any]:
         value = getattr(spec, field.name)
         if value != field.default:
             yield replace(spec, **{field.name: field.default})
-            if isinstance(value, tuple):
+            if isinstance(value, tuple) and isinstance(field.default, tuple) and len(value) > len(field.default):
                 yield from (replace(spec, **{field.name: kept}) for kept in _without_one(value))
 
 

@@ -32,6 +32,10 @@ _CAPS = ((), (), (1,), (0,), (2, 1), (0, 1), (1, 0, 3), (3, 2, 1))
 _ADMITTED = (None, None, None, 0, 1, 2)
 _ROTATIONS = (0, 0, 1, 2)
 _SCHEDULINGS = ("running_first", "running_first", "prefill_first")
+_SPECULATIVES = (None, None, None, "ngram", "scripted", "scripted", "self", "draft")
+_NUMS_SPECULATIVE = (4, 1, 2, 8)
+_GUESSES = ("right", "right", "right", "right", "wrong", "end", "nothing")
+_MAX_GUESSES = 6
 _IS_CACHING = (False, True, True)
 _FLAGS = (False, True)
 
@@ -127,8 +131,15 @@ def choose_scheduled(
     )
 
 
-def choose_engine(choose: Chooser) -> EngineSpec:
-    """Chooses settings of an engine; the simplest has blocks of 16, ample room, and shares nothing."""
+def choose_engine(choose: Chooser, *, is_speculative: bool | None = None) -> EngineSpec:
+    """Chooses settings of an engine; the simplest has blocks of 16, ample room, and neither shares nor guesses.
+
+    Args:
+        choose: Makes the choices.
+        is_speculative: Whether tokens are guessed; None chooses that too.
+    """
+    choices = _SPECULATIVES if is_speculative is None else tuple(filter(None, _SPECULATIVES))
+    speculative = None if is_speculative is False else choose.one_of(choices)
     return EngineSpec(
         max_num_batched_tokens=choose.one_of(_BUDGETS),
         scheduling=choose.one_of(_SCHEDULINGS),
@@ -138,7 +149,15 @@ def choose_engine(choose: Chooser) -> EngineSpec:
         preemption=choose.one_of(PREEMPTIONS),
         num_swap_blocks=choose.one_of(_SWAP_BLOCKS),
         placement_seed=choose.one_of(_PLACEMENT_SEEDS),
+        speculative=speculative,
+        num_speculative_tokens=choose.one_of(_NUMS_SPECULATIVE) if speculative is not None else 4,
+        guesses=_choose_guesses(choose) if speculative == "scripted" else ("right",),
     )
+
+
+def _choose_guesses(choose: Chooser) -> tuple[str, ...]:
+    """Chooses what a script guesses; the simplest is always right."""
+    return tuple(choose.one_of(_GUESSES) for _ in choose.items(_MAX_GUESSES, least=1))
 
 
 def choose_script(choose: Chooser) -> tuple[StepScript, ...]:
@@ -155,19 +174,25 @@ def choose_script(choose: Chooser) -> tuple[StepScript, ...]:
     )
 
 
-def choose_symbolic_schedule(choose: Chooser) -> Scenario:
+def choose_symbolic_schedule(choose: Chooser, *, is_speculative: bool | None = None) -> Scenario:
     """Chooses a schedule for the symbolic model; the simplest is one request of one token, in one chunk, alone."""
     return Scenario(
         requests=_choose_requests(choose, MAX_REQUESTS, _MAX_TOKENS, has_text=True),
         max_num_seqs=choose.one_of(_MAX_NUM_SEQS),
         checkpoint=None,
-        engine=choose_engine(choose),
+        engine=choose_engine(choose, is_speculative=is_speculative),
         script=choose_script(choose),
         is_symbolic=True,
     )
 
 
-def choose_model_schedule(choose: Chooser, checkpoints: Sequence[CheckpointSpec], *, batch_invariant: bool) -> Scenario:
+def choose_model_schedule(
+    choose: Chooser,
+    checkpoints: Sequence[CheckpointSpec],
+    *,
+    batch_invariant: bool,
+    is_speculative: bool | None = None,
+) -> Scenario:
     """Chooses a schedule for one of some tiny models, some of its outputs long enough to leave a RoPE band."""
     spec = choose.one_of(checkpoints)
     return Scenario(
@@ -175,7 +200,7 @@ def choose_model_schedule(choose: Chooser, checkpoints: Sequence[CheckpointSpec]
         max_num_seqs=choose.one_of(_MAX_NUM_SEQS),
         batch_invariant=batch_invariant,
         checkpoint=spec,
-        engine=choose_engine(choose),
+        engine=choose_engine(choose, is_speculative=is_speculative),
         script=choose_script(choose),
     )
 

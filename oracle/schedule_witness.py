@@ -13,6 +13,10 @@ FEATURES = ("preemption", "swap", "split", "hit", "copy on write", "eviction", "
 PAIRS = ("seed × chunk", "n × hit × preemption", "prompt_logprobs × chunk × hit", "full swap → recompute")
 """Features that have gone wrong together in real engines, each of which has to come up."""
 
+SPECULATIVE_FEATURES = ("accept", "reject", "bonus", "empty proposal", "lost block", "end inside a draft")
+"""What a schedule may have where tokens are guessed: some stay, some do not, all stay, none was there to run, a block
+was reserved for rejected ones only, and a right guess ended the request."""
+
 
 def features_of(drive: Drive) -> set[str]:
     """Gives the features and pairs that a run had."""
@@ -23,6 +27,7 @@ def features_of(drive: Drive) -> set[str]:
     preemptions, hit = (
         (scheduler.preemptions, scheduler.hit) if isinstance(scheduler, ScriptedScheduler) else ([], set())
     )
+    verified = scheduler.verified if isinstance(scheduler, ScriptedScheduler) else []
     is_seen_by_name = {
         "preemption": stats.num_preemptions,
         "swap": stats.num_swaps,
@@ -40,6 +45,12 @@ def features_of(drive: Drive) -> set[str]:
             own.request.params.prompt_logprobs is not None and not hit.isdisjoint(own.states) for own in split
         ),
         "full swap → recompute": any(own.wanted_swap and own.num_lost_tokens for own in preemptions),
+        "accept": any(own.num_rejected < own.num_drafted for own in verified),
+        "reject": any(own.num_rejected for own in verified),
+        "bonus": stats.num_bonus_tokens,
+        "empty proposal": stats.num_empty_drafts,
+        "lost block": any(own.num_lost_blocks for own in verified),
+        "end inside a draft": any(own.ends_inside for own in verified),
     }
     return {name for name, is_seen in is_seen_by_name.items() if is_seen}
 
@@ -78,7 +89,6 @@ class WitnessTable:
         """Gives the share of schedules with a feature."""
         return self.count_by_feature[feature] / max(1, self.num_schedules)
 
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Features and pairs that never came up, so that nothing was shown of them."""
-        return tuple(name for name in (*FEATURES, *PAIRS) if not self.count_by_feature[name])
+    def missing(self, features: Iterable[str]) -> tuple[str, ...]:
+        """Gives those of some features that never came up, so that nothing was shown of them."""
+        return tuple(name for name in features if not self.count_by_feature[name])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oracle.engine_spec import StepScript
+from refinfer.cache.block_table import BlockTable
 from refinfer.scheduler import BlockSpace, ContinuousScheduler, RequestState, ScheduledRow, SchedulerOutput
 
 
@@ -19,6 +20,24 @@ class Preemption(NamedTuple):
     state: RequestState
     wanted_swap: bool
     num_lost_tokens: int
+
+
+class Verified(NamedTuple):
+    """One pass over guessed tokens of a request.
+
+    Attributes:
+        state: The request.
+        num_drafted: Guessed tokens that ran.
+        num_rejected: How many of them did not stay.
+        num_lost_blocks: Blocks that only those need.
+        ends_inside: Whether a guessed token that was right ended the request.
+    """
+
+    state: RequestState
+    num_drafted: int
+    num_rejected: int
+    num_lost_blocks: int
+    ends_inside: bool
 
 
 class ScriptedScheduler(ContinuousScheduler):
@@ -38,6 +57,7 @@ class ScriptedScheduler(ContinuousScheduler):
     Attributes:
         preemptions: Every preemption so far, the policy's own included.
         hit: Requests that found tokens in the prefix cache, when they first came in or when they came back.
+        verified: Every pass over guessed tokens.
     """
 
     def __init__(
@@ -60,6 +80,7 @@ class ScriptedScheduler(ContinuousScheduler):
         self._script = iter(script)
         self.preemptions: list[Preemption] = []
         self.hit: set[RequestState] = set()
+        self.verified: list[Verified] = []
 
     def schedule(self) -> SchedulerOutput:
         """Decides who runs in the next step, and with how many tokens."""
@@ -70,6 +91,7 @@ class ScriptedScheduler(ContinuousScheduler):
         step.preempt()
         step.run()
         step.admit(self._max_num_seqs)
+        step.look_ahead()
         return step.output()
 
     def admit(self) -> bool:
@@ -91,6 +113,19 @@ class ScriptedScheduler(ContinuousScheduler):
         self.preemptions.append(Preemption(state, by_swap, num_computed_tokens - state.num_computed_tokens))
         return how
 
+    def advance(self, rows: Sequence[ScheduledRow], nums_rejected: Sequence[int] | None = None) -> None:
+        """Makes the tokens of a step part of their requests, and takes note of those that were guessed."""
+        for row, num_rejected in zip(rows, nums_rejected or [0] * len(rows), strict=True):
+            if row.draft_token_ids and self.blocks is not None:
+                end = row.state.num_computed_tokens + row.num_scheduled_tokens
+                size = self.blocks.block_size
+                num_lost = BlockTable.blocks_for(end, size) - BlockTable.blocks_for(end - num_rejected, size)
+                # A right guess is followed by the next one, unless it ends the request.
+                next_guess = row.draft_token_ids[-num_rejected] if num_rejected else None
+                ends_inside = row.state.token_ids[-1] == next_guess
+                self.verified.append(Verified(row.state, len(row.draft_token_ids), num_rejected, num_lost, ends_inside))
+        super().advance(rows, nums_rejected)
+
 
 class _ScriptedStep:
     """One step in the making.
@@ -110,6 +145,7 @@ class _ScriptedStep:
         self._num_tokens_left = num_tokens_left
         self._preempts_by_swap = preempts_by_swap
         self._num_scheduled_by_state: dict[RequestState, int] = {}
+        self._cap_by_state: dict[RequestState, int] = {}
         self._admitted: list[RequestState] = []
         self._preempted: list[tuple[RequestState, str]] = []
 
@@ -148,6 +184,15 @@ class _ScriptedStep:
             if num_tokens and queues.try_reserve(state, num_tokens):
                 self._schedule(state, num_tokens)
 
+    def look_ahead(self) -> None:
+        """Lets guessed tokens run, as far as the budget and the script's caps go."""
+        for state, num_tokens in self._num_scheduled_by_state.items():
+            cap = self._cap_by_state.get(state)
+            most = self._num_tokens_left if cap is None else min(self._num_tokens_left, cap - num_tokens)
+            num_guessed = self._queues.look_ahead(state, num_tokens, most)
+            self._num_scheduled_by_state[state] += num_guessed
+            self._num_tokens_left -= num_guessed
+
     def output(self) -> SchedulerOutput:
         """Gives what was decided, rows rotated."""
         scheduled = list(self._num_scheduled_by_state.items())
@@ -157,7 +202,10 @@ class _ScriptedStep:
 
     def _num_tokens(self, place: int, state: RequestState) -> int:
         num_tokens = min(state.num_tokens - state.num_computed_tokens, self._num_tokens_left)
-        return min(num_tokens, self._script.caps[place]) if place < len(self._script.caps) else num_tokens
+        if place >= len(self._script.caps):
+            return num_tokens
+        cap = self._cap_by_state[state] = self._script.caps[place]
+        return min(num_tokens, cap)
 
     def _schedule(self, state: RequestState, num_tokens: int) -> None:
         self._num_scheduled_by_state[state] = num_tokens

@@ -53,8 +53,8 @@ def run_symbolic(scenario: Scenario, mode: str, expected: Sequence[Sequence[Samp
     Raises:
         CheckFailed: Something differs, or the engine raised an error.
     """
-    drive = Drive(symbolic_core(scenario, mode), scenario, requests_of(scenario))
     expected = symbolic_answers(scenario) if expected is None else expected
+    drive = Drive(symbolic_core(scenario, mode, expected), scenario, requests_of(scenario))
     with errors_as_failures(mode):
         drive.run()
         check_written(drive.core.runner.written)  # type: ignore[attr-defined]  # a symbolic runner has it

@@ -46,10 +46,12 @@ class _SymbolicRunner:
             raise InvariantViolation(message, position=missing)
         prefix = PrefixHash(kept, state.request.cache_salt)  # type: ignore[arg-type]  # none of them is None
         values = []
-        for position in range(start, start + row.num_scheduled_tokens):
-            value = prefix.push(state.token_ids[position], position)
+        num_known = row.num_scheduled_tokens - len(row.draft_token_ids)
+        for position, token_id in enumerate(row.token_ids, start):
+            value = prefix.push(token_id, position)
             values.append(value)
-            self.written.append((state, position, value))
+            if position < start + num_known:  # of a guessed token the request may know nothing, ever
+                self.written.append((state, position, value))
         return values, logits_of(values[len(values) - row.num_logits :])
 
 

@@ -15,7 +15,7 @@ from oracle.scenario import Scenario
 from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_run import ModeReport, RunSchedule, run_schedules
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
-from oracle.schedule_witness import FEATURES, PAIRS
+from oracle.schedule_witness import FEATURES, PAIRS, SPECULATIVE_FEATURES
 from oracle.subjects import MODES
 from oracle.symbolic_check import SYMBOLIC_MODES, run_with_effects
 from oracle.verdicts import Verdict
@@ -26,7 +26,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     schedules = commands.add_parser("schedules", help="run many schedules against each of their requests alone")
     schedules.add_argument("--symbolic", action="store_true", help="on the symbolic model instead of tiny real ones")
     schedules.add_argument("--plain", action="store_true", help="in the plain manner of numerics")
-    schedules.add_argument("--modes", help="comma-separated (default: all; with --symbolic paged and continuous)")
+    schedules.add_argument("--speculative", action="store_true", help="with guessed tokens in every schedule, not some")
+    schedules.add_argument(
+        "--modes", help="comma-separated (default: all; with --symbolic paged and continuous; with --speculative paged)"
+    )
     schedules.add_argument("--examples", type=positive, default=500, help="how many schedules (default: %(default)s)")
     schedules.add_argument("--seed", type=int, default=0, help="the same seed makes the same schedules")
     schedules.add_argument("--time-budget", type=float, metavar="SECONDS", help="begin no schedule after this time")
@@ -38,15 +41,23 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
     pin_threads(None)
     known = SYMBOLIC_MODES if options.symbolic else MODES
-    usual = ("paged", "continuous") if options.symbolic else MODES
+    usual: tuple[str, ...] = ("paged", "continuous") if options.symbolic else MODES
+    if options.speculative:
+        usual = ("paged",) if options.symbolic else ("paged", "paged_gather")
     modes = usual if options.modes is None else chosen("mode", options.modes, known)
+    features = (*FEATURES, *PAIRS, *(SPECULATIVE_FEATURES if options.speculative else ()))
     runner: RunSchedule = run_with_effects if options.symbolic else ModelRuns().run
     deadline = None if options.time_budget is None else time.monotonic() + options.time_budget
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("schedules", total=options.examples)
         reports = run_schedules(
-            schedules_of(options), runner, modes, deadline=deadline, on_schedule=lambda: progress.advance(task)
+            schedules_of(options),
+            runner,
+            modes,
+            deadline=deadline,
+            on_schedule=lambda: progress.advance(task),
+            features=features,
         )
     show(console, reports)
     for report in reports:
@@ -60,11 +71,14 @@ def run(options: argparse.Namespace, console: Console) -> int:
 def schedules_of(options: argparse.Namespace) -> Iterator[Scenario]:
     """Gives the schedules of a run, made as they are needed."""
     choose = RandomChooser(options.seed)
+    is_speculative = True if options.speculative else None
     for _ in range(options.examples):
         if options.symbolic:
-            yield choose_symbolic_schedule(choose)
+            yield choose_symbolic_schedule(choose, is_speculative=is_speculative)
         else:
-            yield choose_model_schedule(choose, CHECKPOINTS, batch_invariant=not options.plain)
+            yield choose_model_schedule(
+                choose, CHECKPOINTS, batch_invariant=not options.plain, is_speculative=is_speculative
+            )
 
 
 def show(console: Console, reports: list[ModeReport]) -> None:
@@ -80,7 +94,7 @@ def show(console: Console, reports: list[ModeReport]) -> None:
     for name in ("num_requests", "num_steps"):
         means = (getattr(report.table, name) / max(1, report.table.num_schedules) for report in reports)
         table.add_row(f"mean {name}", *(f"{mean:.1f}" for mean in means))
-    for name in (*FEATURES, *PAIRS):
+    for name in (*FEATURES, *PAIRS, *SPECULATIVE_FEATURES):
         table.add_row(name, *(f"{report.table.share(name):.1%}" for report in reports))
     for name in effects:
         table.add_row(f"effect of {name}", *(str(report.table.count_by_effect[name]) for report in reports))
@@ -90,7 +104,9 @@ def show(console: Console, reports: list[ModeReport]) -> None:
 def _save(console: Console, report: ModeReport, folder: Path) -> None:
     if report.failure is None or report.failure.scenario is None:
         if report.verdict is Verdict.VACUOUS:
-            console.print(f"vacuous: {report.mode} never had {', '.join(report.table.missing)}", markup=False)
+            console.print(
+                f"vacuous: {report.mode} never had {', '.join(report.table.missing(report.features))}", markup=False
+            )
         return
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"schedules-{report.mode}.json"

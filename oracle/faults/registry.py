@@ -38,6 +38,7 @@ class Area(StrEnum):
     STOPPING = "stopping"
     STREAMING = "streaming"
     ABORT = "abort"
+    SPECULATIVE = "speculative"
 
 
 @dataclass(frozen=True)

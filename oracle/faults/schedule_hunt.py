@@ -14,7 +14,7 @@ from oracle.schedule_core import requests_of, symbolic_core
 from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
 from oracle.symbolic import EOS_TOKEN_IDS
-from oracle.symbolic_check import errors_as_failures, run_symbolic
+from oracle.symbolic_check import errors_as_failures, run_symbolic, symbolic_answers
 from refinfer.scheduler import SchedulerOutput
 
 NEEDS_A_MODEL = (Area.PAGED,)
@@ -57,11 +57,12 @@ def hunt_schedules(fault: Fault, *, num_schedules: int, seed: int = 0) -> Schedu
     choose = RandomChooser(seed)
     runs = ModelRuns()
     needs_model = fault.area in NEEDS_A_MODEL
+    is_speculative = fault.area is Area.SPECULATIVE
     for number in range(1, num_schedules + 1):
         if needs_model:
-            scenario = choose_model_schedule(choose, CHECKPOINTS, batch_invariant=True)
+            scenario = choose_model_schedule(choose, CHECKPOINTS, batch_invariant=True, is_speculative=is_speculative)
         else:
-            scenario = choose_symbolic_schedule(choose)
+            scenario = choose_symbolic_schedule(choose, is_speculative=is_speculative)
         with fault.planted():
             for way, message in _failures(scenario, runs, needs_model=needs_model):
                 return ScheduleCatch(fault, way, number, message, scenario)
@@ -91,7 +92,8 @@ def run_watched(scenario: Scenario) -> Drive:
         CheckFailed: Something does not hold, or the engine raised an error.
     """
     plain = replace(scenario, script=(), is_symbolic=True, checkpoint=None)
-    drive = Drive(symbolic_core(plain, "paged"), plain, requests_of(plain))
+    expected = None if plain.engine.speculative is None else symbolic_answers(plain)
+    drive = Drive(symbolic_core(plain, "paged", expected), plain, requests_of(plain))
     core = drive.core
     schedule = core.scheduler.schedule
 

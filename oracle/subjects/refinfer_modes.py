@@ -67,7 +67,7 @@ class RefinferSubject:
         core, _ = self._llm.start(made)
         rows_by_id: dict[str, list[tuple[StepRow, int]]] = {request.request_id: [] for request in made}
         while core.has_unfinished_requests():
-            step_rows = [row for row in core.step() if row.token_id is not None]
+            step_rows = [row for row in core.step() if row.token_ids]
             for row in step_rows:
                 rows_by_id[row.state.request.request_id].append((row, len(step_rows)))
         return [_record(rows, self._llm.model.dtype) for rows in rows_by_id.values()]

@@ -11,48 +11,47 @@ from refinfer.config.engine_config import (
     NGRAM,
 )
 from refinfer.engine.core import EngineCore
+from refinfer.engine.loading import LoadedModel
 from refinfer.engine.model_runner import ContinuousRunner, ModelRunner, PagedRunner, RecomputeRunner, StaticRunner
+from refinfer.engine.speculation import Speculation
 from refinfer.errors import ConfigError
 from refinfer.hub import resolve_model
 from refinfer.model import Llama, load_model
 from refinfer.scheduler import BlockSpace, ContinuousScheduler, RequestQueues, StaticScheduler
 from refinfer.speculative import DraftModelProposer, NgramProposer, Proposer
-from refinfer.tokenizer import Tokenizer
 
 
 def make_core(
-    model: Llama,
-    config: EngineConfig,
-    *,
-    eos_token_ids: frozenset[int],
-    max_model_len: int,
-    tokenizer: Tokenizer | None = None,
-    model_key: str = "",
-    draft_model: Llama | None = None,
+    loaded: LoadedModel, config: EngineConfig, max_model_len: int, draft_model: Llama | None = None
 ) -> EngineCore:
     """Builds the core of an engine, with empty caches.
 
     Args:
-        model: The model.
+        loaded: The model, its tokenizer, and the ids that end a request.
         config: Its settings.
-        eos_token_ids: End-of-sequence ids of the model.
         max_model_len: Longest request in tokens, prompt and output together.
-        tokenizer: Turns tokens into text, if there is one.
-        model_key: Names the model in the keys of the prefix cache.
         draft_model: What guesses tokens, where the settings name one.
 
     Raises:
         ConfigError: The pool cannot hold one request of `max_model_len`.
     """
-    space = block_space(model, config, max_model_len, model_key) if config.cache == "paged" else None
+    model, eos_token_ids = loaded.model, frozenset(loaded.eos_token_ids)
+    space = block_space(model, config, max_model_len, loaded.name) if config.cache == "paged" else None
+    proposer = make_proposer(config, max_model_len, draft_model)
     return EngineCore(
         make_scheduler(config, space),
         make_runner(config, model, max_model_len, space),
         eos_token_ids=eos_token_ids,
         max_model_len=max_model_len,
-        tokenizer=tokenizer,
-        proposer=make_proposer(config, max_model_len, draft_model),
-        num_speculative_tokens=config.num_speculative_tokens or DEFAULT_NUM_SPECULATIVE_TOKENS,
+        tokenizer=loaded.tokenizer,
+        speculation=None
+        if proposer is None
+        else Speculation(
+            proposer,
+            config.num_speculative_tokens or DEFAULT_NUM_SPECULATIVE_TOKENS,
+            eos_token_ids=eos_token_ids,
+            max_model_len=max_model_len,
+        ),
     )
 
 

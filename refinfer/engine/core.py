@@ -7,11 +7,11 @@ from typing import NamedTuple
 from refinfer.engine.answer import Answer
 from refinfer.engine.model_input import RowLogits
 from refinfer.engine.model_runner import ModelRunner
+from refinfer.engine.speculation import Speculation
 from refinfer.engine.statistics import Counters, EngineStats, Latencies, StepEvent
 from refinfer.errors import RefinferError
-from refinfer.sampling import Finish, FinishReason, SampleContext, TokenLogprob, finish, sample_token, token_logprobs
+from refinfer.sampling import Finish, FinishReason, TokenLogprob, finish, sample_token, token_logprobs
 from refinfer.scheduler import BlockOperation, RequestQueues, RequestState, ScheduledRow, SchedulerOutput
-from refinfer.speculative import Draft, DraftRequest, Proposer, verify
 from refinfer.tokenizer import Tokenizer
 
 NUM_KEPT_EVENTS = 1000
@@ -63,8 +63,7 @@ class EngineCore:
         eos_token_ids: End-of-sequence ids of the model.
         max_model_len: Longest request in tokens, prompt and output together.
         tokenizer: Turns tokens into text; None gives no text, and knows no stop strings.
-        proposer: Guesses tokens; None runs one token of each sample at a time.
-        num_speculative_tokens: Most tokens that are guessed for a sample in one step.
+        speculation: Guesses tokens; None runs one token of each sample at a time.
 
     Attributes:
         scheduler: Who runs.
@@ -81,8 +80,7 @@ class EngineCore:
         eos_token_ids: frozenset[int],
         max_model_len: int,
         tokenizer: Tokenizer | None = None,
-        proposer: Proposer | None = None,
-        num_speculative_tokens: int = 0,
+        speculation: Speculation | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.runner = runner
@@ -91,9 +89,7 @@ class EngineCore:
         self._eos_token_ids = eos_token_ids
         self._max_model_len = max_model_len
         self._tokenizer = tokenizer
-        self._proposer = proposer
-        self._num_speculative_tokens = num_speculative_tokens
-        self._draft_by_state: dict[RequestState, Draft] = {}
+        self._speculation = speculation
         self._counters = Counters()
         self._latencies = Latencies()
         self._operations: deque[BlockOperation] = deque()
@@ -123,7 +119,8 @@ class EngineCore:
         Returns:
             One row for each sample that advanced.
         """
-        self._propose()
+        if self._speculation is not None:
+            self._counters.see_drafts(self._speculation.propose(self.scheduler))
         output = self.scheduler.schedule()
         self._counters.see_schedule(output)
         self._operations.extend(output.block_operations)
@@ -136,7 +133,9 @@ class EngineCore:
         # Nothing has changed up to here, and nothing fails from here on.
         taken = [self._take(row.state, choice) for row, choice in zip(output.rows, choices, strict=True)]
         nums_emitted = [own.num_tokens for own in taken]
-        self.scheduler.advance(output.rows, [_num_rejected(*pair) for pair in zip(output.rows, nums_emitted, strict=True)])
+        self.scheduler.advance(
+            output.rows, [_num_rejected(*pair) for pair in zip(output.rows, nums_emitted, strict=True)]
+        )
         self._counters.see_step(output, nums_emitted, self.scheduler, self.runner.num_reserved_slots)
         step_rows = []
         for row, choice, own, (num_tokens, end) in zip(output.rows, choices, logits, taken, strict=True):
@@ -156,29 +155,6 @@ class EngineCore:
         while self._operations:
             self.runner.prepare([self._operations[0]])
             self._operations.popleft()
-
-    def _propose(self) -> None:
-        """Lets tokens be guessed for every sample that runs and has nothing but its newest token to run."""
-        if self._proposer is None:
-            return
-        states = [state for state in self.scheduler.running if self._num_to_guess(state) > 0]
-        requests = [
-            DraftRequest(state, state.token_ids, self._num_to_guess(state), self._context(state)) for state in states
-        ]
-        drafts = self._proposer.propose(requests)
-        self._draft_by_state = dict(zip(states, drafts, strict=True))
-        for state in self.scheduler.running:
-            self.scheduler.propose(state, self._draft_by_state.get(state, Draft()).token_ids)
-
-    def _num_to_guess(self, state: RequestState) -> int:
-        """Gives how many tokens may be guessed, none of which lies past the sample's last: the pass emits one more."""
-        if state.num_computed_tokens + 1 < state.num_tokens or state.wants_prompt_logprobs:
-            return 0
-        num_left = self._max_model_len - state.num_tokens
-        max_tokens = state.request.params.max_tokens
-        if max_tokens is not None:
-            num_left = min(num_left, max_tokens - state.num_output_tokens)
-        return min(self._num_speculative_tokens, num_left - 1)
 
     def _choose(self, row: ScheduledRow, logits: RowLogits) -> _Choice:
         """Picks the next token of a row; an error names the request, so that the caller can abort it."""
@@ -200,28 +176,15 @@ class EngineCore:
         if not row.emits:
             return _Choice([], [], prompt_logprobs)
         own = logits[len(logits) - len(row.draft_token_ids) - 1 :]
-        if row.draft_token_ids:
-            draft = self._draft_by_state[state].first(len(row.draft_token_ids))
-            token_ids = verify(own, draft, self._context(state))
+        if row.draft_token_ids and self._speculation is not None:
+            token_ids = self._speculation.verify(row, own)
         else:
-            token_ids = [sample_token(own[0], self._context(state))]
+            token_ids = [sample_token(own[0], state.sample_context(self._eos_token_ids))]
         logprobs = [
             None if num_wanted is None else token_logprobs(logits_row, token_id, num_wanted)
             for logits_row, token_id in zip(own, token_ids, strict=False)
         ]
         return _Choice(token_ids, logprobs, prompt_logprobs)
-
-    def _context(self, state: RequestState) -> SampleContext:
-        """Gives what a sample's next token is drawn from."""
-        params = state.request.params
-        return SampleContext(
-            params,
-            state.request.seed,
-            state.sample_index,
-            state.request.prompt_token_ids,
-            state.output_token_ids if params.changes_logits or not params.is_greedy else (),
-            self._eos_token_ids,
-        )
 
     def _prompt_logprobs(self, row: ScheduledRow, logits: RowLogits) -> list[dict[int, TokenLogprob]]:
         """Looks up the prompt tokens that follow those that ran, as far as they were not looked up before."""
@@ -267,8 +230,8 @@ class EngineCore:
     def _finish(self, state: RequestState, end: Finish) -> None:
         self.scheduler.finish(state, end.reason, end.stop_reason)
         self._latencies.leave(state)
-        if self._proposer is not None:
-            self._proposer.forget(state)
+        if self._speculation is not None:
+            self._speculation.forget(state)
         del self.answers[state]
 
     def _log(self, output: SchedulerOutput, step_rows: list[StepRow]) -> None:

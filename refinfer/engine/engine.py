@@ -83,15 +83,7 @@ class LLMEngine:
 
     def new_core(self) -> EngineCore:
         """Makes a core like this engine's own, with empty caches and no requests."""
-        return make_core(
-            self.loaded.model,
-            self.config,
-            eos_token_ids=frozenset(self.loaded.eos_token_ids),
-            max_model_len=self.max_model_len,
-            tokenizer=self.loaded.tokenizer,
-            model_key=self.loaded.name,
-            draft_model=self._draft_model,
-        )
+        return make_core(self.loaded, self.config, self.max_model_len, self._draft_model)
 
     def add_request(
         self,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from refinfer.scheduler import RequestQueues, RequestState, SchedulerOutput
+from refinfer.speculative import Draft
 
 _NUM_KEPT_TIMES = 1000
 """Of the latest so many waits the statistics are made; older ones are let go."""
@@ -55,6 +56,7 @@ class EngineStats:
         num_emitted_tokens: Tokens that came out of them.
         num_proposed_tokens: Guessed tokens that ran in them.
         num_accepted_tokens: How many of these stayed, each of which saved its sample a pass of the model.
+        num_empty_drafts: How often nothing was guessed where it could have been.
         num_bonus_tokens: Tokens that came out after a guess all of which stayed.
         max_step_tokens: Tokens of the largest step.
         num_waiting: Samples that wait.
@@ -80,6 +82,7 @@ class EngineStats:
     num_emitted_tokens: int
     num_proposed_tokens: int
     num_accepted_tokens: int
+    num_empty_drafts: int
     num_bonus_tokens: int
     max_step_tokens: int
     num_waiting: int
@@ -110,6 +113,7 @@ class Counters:
         self._num_emitted_tokens = 0
         self._num_proposed_tokens = 0
         self._num_accepted_tokens = 0
+        self._num_empty_drafts = 0
         self._num_bonus_tokens = 0
         self._max_step_tokens = 0
         self._num_preemptions = 0
@@ -122,6 +126,10 @@ class Counters:
         self.num_schedules += 1
         self._num_preemptions += len(output.preempted)
         self._num_swaps += sum(how == "swap" for _, how in output.preempted)
+
+    def see_drafts(self, drafts: Sequence[Draft]) -> None:
+        """Counts guesses, whether or not they will run."""
+        self._num_empty_drafts += sum(not draft.token_ids for draft in drafts)
 
     def see_step(
         self, output: SchedulerOutput, nums_emitted: Sequence[int], scheduler: RequestQueues, num_reserved_slots: int
@@ -162,6 +170,7 @@ class Counters:
             num_emitted_tokens=self._num_emitted_tokens,
             num_proposed_tokens=self._num_proposed_tokens,
             num_accepted_tokens=self._num_accepted_tokens,
+            num_empty_drafts=self._num_empty_drafts,
             num_bonus_tokens=self._num_bonus_tokens,
             max_step_tokens=self._max_step_tokens,
             num_waiting=len(scheduler.waiting),

@@ -111,18 +111,10 @@ class _Step:
         They come after everything else, and take no block from anybody, so that a guess holds nobody up.
         """
         for state, num_tokens in self._num_scheduled_by_state.items():
-            self._num_scheduled_by_state[state] += self._num_look_ahead(state, num_tokens)
-
-    def _num_look_ahead(self, state: RequestState, num_tokens: int) -> int:
-        """Gives how many guessed tokens find room, once those that are known have."""
-        if not state.draft_token_ids or state.num_computed_tokens + num_tokens < state.num_tokens:
-            return 0
-        most = min(len(state.draft_token_ids), self._num_tokens_left)
-        for num_guessed in range(most, 0, -1):
-            if self._queues.try_reserve(state, num_tokens + num_guessed):
+            if state.draft_token_ids:
+                num_guessed = self._queues.look_ahead(state, num_tokens, self._num_tokens_left)
+                self._num_scheduled_by_state[state] += num_guessed
                 self._num_tokens_left -= num_guessed
-                return num_guessed
-        return 0
 
     def output(self) -> SchedulerOutput:
         """Gives what was decided."""

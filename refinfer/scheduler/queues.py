@@ -60,6 +60,24 @@ class RequestQueues(ABC):
         """Makes room for the next tokens of a request that runs, all of them or none."""
         return self.blocks is None or self.blocks.try_reserve(state, state.num_computed_tokens + num_scheduled_tokens)
 
+    def look_ahead(self, state: RequestState, num_scheduled_tokens: int, most: int) -> int:
+        """Makes room for guessed tokens of a request that runs, behind all that is known, which has room already.
+
+        Args:
+            state: The request.
+            num_scheduled_tokens: How many of its known tokens run.
+            most: Most guessed tokens that may run.
+
+        Returns:
+            How many found room.
+        """
+        if state.num_computed_tokens + num_scheduled_tokens < state.num_tokens:
+            return 0
+        for num_guessed in range(min(len(state.draft_token_ids), most), 0, -1):
+            if self.try_reserve(state, num_scheduled_tokens + num_guessed):
+                return num_guessed
+        return 0
+
     def preempt(self, state: RequestState, *, by_swap: bool) -> str:
         """Sends a request that runs back to the head of those that wait.
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from refinfer.errors import InvariantError, StatusTransitionError
-from refinfer.sampling import FinishReason, SamplingParams
+from refinfer.sampling import FinishReason, SampleContext, SamplingParams
 from refinfer.scheduler.held_blocks import HeldBlocks
 
 
@@ -128,6 +128,18 @@ class RequestState:
     def is_finished(self) -> bool:
         """Whether the request has ended."""
         return self.status is RequestStatus.FINISHED
+
+    def sample_context(self, eos_token_ids: frozenset[int]) -> SampleContext:
+        """Gives what its next token is drawn from; the output is left out where nothing asks for it."""
+        params = self.request.params
+        return SampleContext(
+            params,
+            self.request.seed,
+            self.sample_index,
+            self.request.prompt_token_ids,
+            self.output_token_ids if params.changes_logits or not params.is_greedy else (),
+            eos_token_ids,
+        )
 
     def append(self, token_id: int) -> None:
         """Takes a token that was emitted."""

@@ -4,13 +4,16 @@ At temperature 0, and for a guess that is certain, the model's own next token is
 guess stays if it is that token. The tokens are those that come without a guess, a seeded draw included.
 
 A guess that was drawn stays with probability min(1, p/q), where p is the model's probability of it and q the one that
-it was drawn with; else a token is drawn from what p has more than q, max(0, p - q), scaled to 1. Leviathan et al., Fast
-Inference from Transformers via Speculative Decoding (2023), section 2.3; Chen et al., Accelerating Large Language Model
-Decoding with Speculative Sampling (2023), algorithm 2. For a guess that is certain, q is 1, and both rules have one law.
+it was drawn with; else a token is drawn from what p has more than q, max(0, p - q), scaled to 1. For a guess that is
+certain q is 1, and both rules have one law.
+Leviathan et al., Fast Inference from Transformers via Speculative Decoding (2023), section 2.3;
+Chen et al., Accelerating Large Language Model Decoding with Speculative Sampling (2023), algorithm 2.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from refinfer.sampling import SampleContext, sample_token
 from refinfer.sampling.logits import probabilities
@@ -50,12 +53,12 @@ def verify(logits: Sequence[LogitsRow], draft: Draft, context: SampleContext) ->
 
 def acceptance(target: Probabilities, drafted: Probabilities, token_id: int) -> float:
     """Gives the probability with which a token that was drawn from one distribution stays for the other."""
-    return min(1.0, target.item(token_id) / drafted.item(token_id))
+    return min(1.0, float(target[token_id]) / float(drafted[token_id]))
 
 
 def residual(target: Probabilities, drafted: Probabilities) -> Probabilities:
     """Gives what a distribution has more than the one that was drawn from, not scaled to 1."""
-    return (target - drafted).clip(min=0.0)
+    return np.asarray(np.maximum(target - drafted, 0.0))
 
 
 def _accept_or_replace(target: Probabilities, drafted: Probabilities, guess: int, context: SampleContext) -> int:

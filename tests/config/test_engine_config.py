@@ -3,7 +3,6 @@
 import pytest
 
 from refinfer.config.engine_config import (
-    _PLANNED_OPTIONS,
     CACHES,
     DTYPES,
     EngineConfig,
@@ -73,19 +72,20 @@ def test_engine_config_is_batch_invariant_unless_told_otherwise():
     assert EngineConfig(batch_invariant=False).batch_invariant is False
 
 
-@pytest.mark.parametrize("name", _PLANNED_OPTIONS)
-def test_engine_config_refuses_a_planned_option_by_name(name):
-    with pytest.raises(ConfigError, match=f"option {name}=4 is not implemented yet; the options are cache"):
-        engine_config(**{name: 4})
+def test_engine_config_refuses_a_number_of_guesses_where_nothing_guesses():
+    with pytest.raises(ConfigError, match="num_speculative_tokens=4 says nothing without speculative; leave it out"):
+        engine_config(num_speculative_tokens=4)
+
+
+@pytest.mark.parametrize("value", [""])
+def test_engine_config_refuses_what_can_guess_nothing(value):
+    with pytest.raises(ConfigError, match="give 'ngram', or the folder or name of a draft model"):
+        engine_config(speculative=value)
 
 
 def test_engine_config_refuses_an_unknown_option_by_name():
     with pytest.raises(ConfigError, match="option max_seqs=4 is unknown; the options are cache, max_num_seqs"):
         engine_config(max_seqs=4)
-
-
-def test_planned_options_are_never_options():
-    assert not set(_PLANNED_OPTIONS) & EngineConfig.__dataclass_fields__.keys()
 
 
 def test_engine_config_takes_no_option_at_all():
@@ -96,6 +96,7 @@ def test_engine_config_takes_no_option_at_all():
     ("cache", "name", "value"),
     [
         ("none", "max_num_batched_tokens", 8),
+        ("continuous", "speculative", "ngram"),
         ("static", "scheduling", "prefill_first"),
         ("continuous", "block_size", 16),
         ("continuous", "num_blocks", 4),

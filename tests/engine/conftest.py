@@ -10,6 +10,7 @@ from oracle.checkpoints import CheckpointSpec, cached_checkpoint
 from refinfer import LLM, EngineConfig, SamplingParams, load_model
 from refinfer.engine.assembly import make_core
 from refinfer.engine.engine import make_states
+from refinfer.engine.loading import LoadedModel
 from refinfer.scheduler import Request
 
 CACHES = ("none", "static", "continuous", "paged")
@@ -88,7 +89,7 @@ def new_core(model):
         if cache == "paged":
             options = {"block_size": 4, "num_blocks": 20} | options
         config = replace(EngineConfig(cache=cache), **options)
-        return make_core(model, config, eos_token_ids=frozenset(eos_token_ids), max_model_len=max_model_len)
+        return make_core(LoadedModel("", model, None, tuple(eos_token_ids)), config, max_model_len)
 
     return make
 

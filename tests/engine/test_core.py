@@ -149,7 +149,7 @@ class EngineLife(RuleBasedStateMachine):
     def step(self):
         before = {state: state.num_tokens for state, _ in self.arrived}
         for row in self.core.step():
-            assert row.state.num_tokens == before[row.state] + (row.token_id is not None), "a token each"
+            assert row.state.num_tokens == before[row.state] + len(row.token_ids), "a token each"
 
     @rule(failure=st.sampled_from(["prepare", "begin", "middle", "end", "nan"]))
     def fail(self, failure):

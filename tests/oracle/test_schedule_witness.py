@@ -42,5 +42,5 @@ def test_table_counts_shares_and_what_is_missing():
     table = WitnessTable()
     scenario = Scenario((ONE,), checkpoint=None, is_symbolic=True)
     table.see(run_symbolic(scenario, "paged"), {"top_k"})
-    assert set(table.missing) == {*FEATURES, *PAIRS}
+    assert set(table.missing((*FEATURES, *PAIRS))) == {*FEATURES, *PAIRS}
     assert (table.share("split"), table.count_by_effect["top_k"], table.num_requests) == (0.0, 1, 1)

@@ -22,7 +22,7 @@ def test_row_wants_the_logits_that_somebody_reads(
 ):
     state = make_state(prompt=(1, 2, 3), prompt_logprobs=prompt_logprobs)
     state.num_computed_tokens = num_computed
-    assert ScheduledRow.of(state, num_scheduled) == (state, num_scheduled, emits, num_logits)
+    assert ScheduledRow.of(state, num_scheduled) == ScheduledRow(state, num_scheduled, emits, num_logits)
 
 
 def test_row_that_has_ended_emits_nothing(make_state):
