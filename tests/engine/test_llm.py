@@ -248,8 +248,8 @@ def test_llm_without_tokenizer_takes_ids_and_refuses_text():
 
 
 def test_llm_refuses_options_that_cannot_work(text_folder, tmp_path):
-    with pytest.raises(ConfigError, match="option speculative=True is not implemented yet"):
-        LLM(text_folder, speculative=True)
+    with pytest.raises(ConfigError, match="option speculative='ngram' says nothing to cache 'static'"):
+        LLM(text_folder, cache="static", speculative="ngram")
     with pytest.raises(ConfigError, match="option block_size=16 says nothing to cache 'static'"):
         LLM(text_folder, cache="static", block_size=16)
     with pytest.raises(
