@@ -8,9 +8,9 @@ from rich.markup import escape
 from oracle.check import CheckSettings
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, pin_threads, positive
 from oracle.errors import FaultNotCaught, OracleError
-from oracle.faults import FAULTS, SCHEDULE_FAULTS
+from oracle.faults import FAULTS, LAW_FAULTS, SCHEDULE_FAULTS
 from oracle.faults.hunt import hunt
-from oracle.faults.schedule_hunt import hunt_schedules
+from oracle.faults.schedule_hunt import hunt_law, hunt_schedules
 from oracle.strategies import scenarios
 from oracle.subjects import MODES
 
@@ -57,6 +57,11 @@ def run(options: argparse.Namespace, console: Console) -> int:
                 num_caught += 1
                 line = f"  caught by schedules, {seen.way}, in schedule {seen.num_schedules}"
                 console.print(line, style="green", highlight=False, soft_wrap=True)
+                continue
+            if fault.name in LAW_FAULTS:
+                message = hunt_law(fault, num_cases=options.examples, seed=options.seed)
+                num_caught += 1
+                console.print(f"  caught by the law, {escape(message)}", style="green", highlight=False, soft_wrap=True)
                 continue
             catch = hunt(fault, check_settings)
         except FaultNotCaught as error:

@@ -15,6 +15,7 @@ from oracle.faults import (
     prefix_faults,
     sampling_faults,
     scheduler_faults,
+    speculative_faults,
     text_faults,
 )
 from oracle.faults.registry import Area, Fault
@@ -27,6 +28,7 @@ _MODULES_OF_SERVING = (
     paged_faults,
     picking_faults,
     ending_faults,
+    speculative_faults,
 )
 
 FAULTS = {
@@ -46,7 +48,12 @@ FAULTS = {
 }
 """Every planted fault by its switch."""
 
-SCHEDULE_FAULTS = tuple(fault.name for module in _MODULES_OF_SERVING for fault in module.FAULTS)
+LAW_FAULTS = tuple(fault.name for fault in FAULTS.values() if fault.area is Area.LAW)
+"""Those that the law of verified tokens is to catch."""
+
+SCHEDULE_FAULTS = tuple(
+    fault.name for module in _MODULES_OF_SERVING for fault in module.FAULTS if fault.name not in LAW_FAULTS
+)
 """Those that schedules are to catch."""
 
-__all__ = ["FAULTS", "SCHEDULE_FAULTS", "Area", "Fault"]
+__all__ = ["FAULTS", "LAW_FAULTS", "SCHEDULE_FAULTS", "Area", "Fault"]

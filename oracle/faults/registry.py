@@ -39,6 +39,8 @@ class Area(StrEnum):
     STREAMING = "streaming"
     ABORT = "abort"
     SPECULATIVE = "speculative"
+    DRAFTING = "drafting"
+    LAW = "law"
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 from oracle.choosers import RandomChooser
 from oracle.drive import Drive
-from oracle.errors import CheckFailed, FaultNotCaught
+from oracle.errors import CheckFailed, FaultNotCaught, LogitsMismatch
 from oracle.faults.registry import Area, Fault
 from oracle.invariants import check_core, check_output
+from oracle.rejection_law import check_rejection_law
 from oracle.sampling_effects import observed_effects
 from oracle.scenario import Scenario
 from oracle.schedule_core import requests_of, symbolic_core
@@ -17,7 +18,7 @@ from oracle.symbolic import EOS_TOKEN_IDS
 from oracle.symbolic_check import errors_as_failures, run_symbolic, symbolic_answers
 from refinfer.scheduler import SchedulerOutput
 
-NEEDS_A_MODEL = (Area.PAGED,)
+NEEDS_A_MODEL = (Area.PAGED, Area.DRAFTING)
 """Areas whose code the symbolic model does not run."""
 
 SYMBOLIC_MODES = ("paged", "continuous")
@@ -57,7 +58,7 @@ def hunt_schedules(fault: Fault, *, num_schedules: int, seed: int = 0) -> Schedu
     choose = RandomChooser(seed)
     runs = ModelRuns()
     needs_model = fault.area in NEEDS_A_MODEL
-    is_speculative = fault.area is Area.SPECULATIVE
+    is_speculative = fault.area in (Area.SPECULATIVE, Area.DRAFTING)
     for number in range(1, num_schedules + 1):
         if needs_model:
             scenario = choose_model_schedule(choose, CHECKPOINTS, batch_invariant=True, is_speculative=is_speculative)
@@ -68,6 +69,26 @@ def hunt_schedules(fault: Fault, *, num_schedules: int, seed: int = 0) -> Schedu
                 return ScheduleCatch(fault, way, number, message, scenario)
     message = f"fault {fault.name} ({fault.bug}) passed {num_schedules} schedules unseen"
     raise FaultNotCaught(message, fault=fault.name, num_cases=num_schedules)
+
+
+def hunt_law(fault: Fault, *, num_cases: int, seed: int = 0) -> str:
+    """Plants a fault and checks the law of verified tokens; gives what was said.
+
+    Args:
+        fault: What to plant.
+        num_cases: Most pairs of distributions that are tried.
+        seed: The same seed tries the same ones.
+
+    Raises:
+        FaultNotCaught: The law holds.
+    """
+    try:
+        with fault.planted():
+            check_rejection_law(num_cases, seed)
+    except LogitsMismatch as error:
+        return str(error)
+    message = f"fault {fault.name} ({fault.bug}) passed {num_cases} pairs of distributions unseen"
+    raise FaultNotCaught(message, fault=fault.name, num_cases=num_cases)
 
 
 def _failures(scenario: Scenario, runs: ModelRuns, *, needs_model: bool) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,7 @@
 """Faults of scheduling: who runs, with how many tokens, and whether all get their turn."""
 
+from collections.abc import Sequence
+
 from oracle.faults.registry import Area, one_replacement
 from refinfer.sampling import FinishReason
 from refinfer.scheduler import RequestQueues, RequestState, RequestStatus, ScheduledRow
@@ -90,9 +92,11 @@ def part_of_prompt_emits(state: RequestState, num_scheduled_tokens: int) -> Sche
     RequestQueues,
     "advance",
 )
-def chunk_counts_one_token_more(self: RequestQueues, rows: tuple[ScheduledRow, ...]) -> None:
+def chunk_counts_one_token_more(
+    self: RequestQueues, rows: Sequence[ScheduledRow], nums_rejected: Sequence[int] | None = None
+) -> None:
     """Skips the token behind each chunk."""
-    _advance(self, rows)
+    _advance(self, rows, nums_rejected)
     for row in rows:
         if not row.emits and row.state.num_computed_tokens + 1 < row.state.num_tokens:
             row.state.num_computed_tokens += 1
@@ -105,9 +109,11 @@ def chunk_counts_one_token_more(self: RequestQueues, rows: tuple[ScheduledRow, .
     RequestQueues,
     "advance",
 )
-def chunk_runs_twice(self: RequestQueues, rows: tuple[ScheduledRow, ...]) -> None:
+def chunk_runs_twice(
+    self: RequestQueues, rows: Sequence[ScheduledRow], nums_rejected: Sequence[int] | None = None
+) -> None:
     """Doubles the token at the border of two chunks."""
-    _advance(self, rows)
+    _advance(self, rows, nums_rejected)
     for row in rows:
         state = row.state
         if not row.emits and not state.num_output_tokens and row.num_scheduled_tokens > 1:

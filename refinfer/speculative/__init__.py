@@ -3,6 +3,6 @@
 from refinfer.speculative.draft_model import DraftModelProposer
 from refinfer.speculative.ngram import NgramProposer
 from refinfer.speculative.proposer import Draft, DraftRequest, Proposer
-from refinfer.speculative.verify import verify
+from refinfer.speculative.verifier import verify
 
 __all__ = ["Draft", "DraftModelProposer", "DraftRequest", "NgramProposer", "Proposer", "verify"]

@@ -16,7 +16,7 @@ from refinfer.sampling.logits import probabilities
 from refinfer.sampling.sampler import draw_uniform, inverse_cdf_token_id
 from refinfer.shapes import LogitsRow, Probabilities
 from refinfer.speculative.proposer import Draft, DraftRequest
-from refinfer.speculative.verify import DRAFT_DRAW
+from refinfer.speculative.verifier import DRAFT_DRAW
 
 
 @dataclass
