@@ -44,7 +44,7 @@ def _generate(spec: CheckpointSpec) -> _GeneratedFolder:
 
 @lru_cache(maxsize=8)
 def _load_draft_model(spec: CheckpointSpec) -> Llama:
-    return load_model(_generate(spec).path, batch_invariant=False)
+    return load_model(_generate(spec).path)
 
 
 @lru_cache(maxsize=8)

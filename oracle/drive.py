@@ -8,6 +8,7 @@ import numpy as np
 from oracle.errors import InvariantViolation, OutcomeMismatch
 from oracle.lone_answer import SampleRun
 from oracle.scenario import Scenario
+from oracle.scripted_scheduler import ScriptedScheduler
 from refinfer.engine.answer import Answer
 from refinfer.engine.core import EngineCore, StepRow
 from refinfer.engine.engine import make_states
@@ -131,6 +132,29 @@ class Drive:
             message = f"request {driven.request.request_id}, sample {index}: {shown!r} was shown, and became {text!r}"
             raise OutcomeMismatch(message, shown=shown, text=text)
         driven.texts[index] = text
+
+
+def check_guesses(drive: Drive, *, are_all_right: bool = False) -> None:
+    """Checks, once all requests have ended, that no guess was rejected that should have stayed.
+
+    A guess that is the very token that came out stays, unless the request ends with it.
+
+    Args:
+        drive: The run.
+        are_all_right: Whether the guesses are those of the very same model, so that none is wrong.
+
+    Raises:
+        OutcomeMismatch: One was.
+    """
+    scheduler = drive.core.scheduler
+    for own in scheduler.verified if isinstance(scheduler, ScriptedScheduler) else ():
+        is_end = own.state.is_finished and own.state.num_tokens == own.num_tokens
+        if own.num_rejected and (not is_end if own.ends_inside else are_all_right):
+            message = (
+                f"request {own.state.request.request_id}, sample {own.state.sample_index}: the last {own.num_rejected} of "
+                f"{own.num_drafted} guessed tokens were rejected before token {own.num_tokens}, and the first was right"
+            )
+            raise OutcomeMismatch(message, num_rejected=own.num_rejected)
 
 
 def check_all_given_back(core: EngineCore) -> None:

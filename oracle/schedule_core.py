@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import torch
 
+from oracle.checked_proposer import CheckedProposer
 from oracle.lone_answer import SampleRun, Surroundings, answer_alone
 from oracle.scenario import Scenario
 from oracle.scripted_proposer import ScriptedProposer
@@ -193,12 +194,14 @@ def _model_proposer(
     if engine.speculative == "scripted":
         end_token_id = min(loaded.eos_token_ids, default=0)
         return scripted_proposer(scenario, expected, end_token_id, loaded.model.config.vocab_size)
-    return DraftModelProposer(
-        loaded.model if engine.speculative == "self" or draft_model is None else draft_model,
+    model = loaded.model if engine.speculative == "self" or draft_model is None else draft_model
+    proposer = DraftModelProposer(
+        model,
         num_blocks=space.pool.num_blocks,
         block_size=engine.block_size,
         max_num_batched_tokens=engine.max_num_batched_tokens,
     )
+    return CheckedProposer(proposer, model) if scenario.batch_invariant else proposer
 
 
 def samples_alone(loaded: LoadedModel, scenario: Scenario) -> list[list[SampleRun]]:

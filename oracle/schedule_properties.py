@@ -2,8 +2,8 @@
 
 from oracle.case import Case
 from oracle.checkpoints import CheckpointSpec
-from oracle.drive import Drive
-from oracle.errors import CheckFailed, OutcomeMismatch
+from oracle.drive import Drive, check_guesses
+from oracle.errors import CheckFailed
 from oracle.observation import Observation
 from oracle.sampling_effects import observed_effects
 from oracle.scenario import Scenario
@@ -11,7 +11,6 @@ from oracle.schedule_compare import compare_request
 from oracle.schedule_core import model_core, requests_of
 from oracle.schedule_nearly import compare_request_nearly
 from oracle.schedule_witness import features_of
-from oracle.scripted_scheduler import ScriptedScheduler
 from refinfer.engine import LoadedModel
 
 CHECKPOINTS = (
@@ -52,8 +51,8 @@ def observe_schedule(case: Case, mode: str) -> tuple[Observation, Drive]:
     core = model_core(loaded, scenario, mode, case.lone_samples, case.draft_model)
     drive = Drive(core, scenario, requests_of(scenario))
     drive.run()
-    if scenario.engine.speculative == "self" and scenario.batch_invariant:
-        check_all_guesses_stay(drive)
+    is_own_guess = scenario.engine.speculative == "self" and scenario.batch_invariant
+    check_guesses(drive, are_all_right=is_own_guess)
     observation = Observation(witnessed=bool(features_of(drive)) or len(scenario.requests) > 1)
     for place, (driven, expected) in enumerate(zip(drive.driven, case.lone_samples, strict=True)):
         what = f"{mode}, request {place}"
@@ -66,22 +65,6 @@ def observe_schedule(case: Case, mode: str) -> tuple[Observation, Drive]:
             observation.num_positions += len(own.logits)
     observation.num_schedules = 1
     return observation, drive
-
-
-def check_all_guesses_stay(drive: Drive) -> None:
-    """Checks that no guess of the very same model was rejected: its cache is another one, its numbers the same.
-
-    Raises:
-        OutcomeMismatch: One was, and the request did not end with the token before it.
-    """
-    scheduler = drive.core.scheduler
-    for own in scheduler.verified if isinstance(scheduler, ScriptedScheduler) else ():
-        if own.num_rejected and not own.ends_inside:
-            message = (
-                f"request {own.state.request.request_id}: the model rejected {own.num_rejected} of {own.num_drafted} "
-                "tokens that it had guessed itself"
-            )
-            raise OutcomeMismatch(message, num_rejected=own.num_rejected)
 
 
 class ModelRuns:

@@ -30,13 +30,15 @@ class Verified(NamedTuple):
         num_drafted: Guessed tokens that ran.
         num_rejected: How many of them did not stay.
         num_lost_blocks: Blocks that only those need.
-        ends_inside: Whether a guessed token that was right ended the request.
+        num_tokens: Tokens of the request after it.
+        ends_inside: Whether the first rejected token was right after all, which only one that ends the request may be.
     """
 
     state: RequestState
     num_drafted: int
     num_rejected: int
     num_lost_blocks: int
+    num_tokens: int
     ends_inside: bool
 
 
@@ -120,10 +122,17 @@ class ScriptedScheduler(ContinuousScheduler):
                 end = row.state.num_computed_tokens + row.num_scheduled_tokens
                 size = self.blocks.block_size
                 num_lost = BlockTable.blocks_for(end, size) - BlockTable.blocks_for(end - num_rejected, size)
-                # A right guess is followed by the next one, unless it ends the request.
-                next_guess = row.draft_token_ids[-num_rejected] if num_rejected else None
-                ends_inside = row.state.token_ids[-1] == next_guess
-                self.verified.append(Verified(row.state, len(row.draft_token_ids), num_rejected, num_lost, ends_inside))
+                first_rejected = row.draft_token_ids[-num_rejected] if num_rejected else None
+                self.verified.append(
+                    Verified(
+                        row.state,
+                        len(row.draft_token_ids),
+                        num_rejected,
+                        num_lost,
+                        num_tokens=row.state.num_tokens,
+                        ends_inside=row.state.token_ids[-1] == first_rejected,
+                    )
+                )
         super().advance(rows, nums_rejected)
 
 

@@ -38,17 +38,18 @@ class SlotStore(Generic[Value]):
         for operation in operations:
             match operation:
                 case SwapOut(state, block_ids):
-                    self.swapped_by_request[state] = self._read(block_ids)
+                    self.swapped_by_request[state] = self.values_in(block_ids)
                 case SwapIn(state, block_ids):
                     self._write(block_ids, self.swapped_by_request.pop(state))
                 case DropSwapped(state):
                     del self.swapped_by_request[state]
                 case CopyBlock(source, target):
-                    self._write([target], self._read([source]))
+                    self._write([target], self.values_in([source]))
                 case ForgetBlocks(block_ids):
                     self._write(block_ids, [None] * (len(block_ids) * self._block_size))
 
-    def _read(self, block_ids: Sequence[int]) -> list[Value | None]:
+    def values_in(self, block_ids: Sequence[int]) -> list[Value | None]:
+        """Gives what lies in some blocks, in order."""
         return [self.values[slot] for slot in self._slots_of(block_ids)]
 
     def _write(self, block_ids: Sequence[int], values: Sequence[Value | None]) -> None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from oracle.drive import Drive
+from oracle.drive import Drive, check_guesses
 from oracle.errors import CheckFailed, InvariantViolation, MismatchError
 from oracle.lone_answer import SampleRun, Surroundings, answer_alone
 from oracle.sampling_effects import observed_effects
@@ -13,7 +13,7 @@ from oracle.scenario import Scenario
 from oracle.schedule_compare import compare_request
 from oracle.schedule_core import SYMBOLIC_TOKENIZER, requests_of, symbolic_core
 from oracle.symbolic import EOS_TOKEN_IDS, PrefixHash, logits_of
-from oracle.symbolic_runners import WrittenToken
+from oracle.symbolic_runners import SymbolicPagedRunner, WrittenToken
 from refinfer.scheduler import RequestState
 
 SYMBOLIC_MODES = ("none", "static", "continuous", "paged")
@@ -58,6 +58,8 @@ def run_symbolic(scenario: Scenario, mode: str, expected: Sequence[Sequence[Samp
     with errors_as_failures(mode):
         drive.run()
         check_written(drive.core.runner.written)  # type: ignore[attr-defined]  # a symbolic runner has it
+        check_published(drive)
+        check_guesses(drive)
         for place, (driven, alone) in enumerate(zip(drive.driven, expected, strict=True)):
             compare_request(driven, alone, SYMBOLIC_TOKENIZER, f"{mode}, request {place}")
     return drive
@@ -113,3 +115,26 @@ def check_written(written: Sequence[WrittenToken]) -> None:
                 f"{position} was not what its own tokens wrote"
             )
             raise InvariantViolation(message, position=position)
+
+
+def check_published(drive: Drive) -> None:
+    """Holds what can be found by the tokens of each request to what those tokens write.
+
+    Raises:
+        InvariantViolation: A later request with the same tokens would read something else.
+    """
+    runner, space = drive.core.runner, drive.core.scheduler.blocks
+    if not isinstance(runner, SymbolicPagedRunner) or space is None or space.prefix is None:
+        return
+    for driven in drive.driven:
+        salt = driven.request.cache_salt
+        for state in driven.states:
+            block_ids, num_tokens = space.prefix.match(state.token_ids, salt, state.num_tokens)
+            prefix = PrefixHash(salt=salt)
+            expected = [prefix.push(token_id, place) for place, token_id in enumerate(state.token_ids[:num_tokens])]
+            if runner.values_in(block_ids)[:num_tokens] != expected:
+                message = (
+                    f"blocks {block_ids} are found by the first {num_tokens} tokens of request "
+                    f"{state.request.request_id}, sample {state.sample_index}, and hold something else"
+                )
+                raise InvariantViolation(message, block_ids=block_ids)

@@ -113,6 +113,10 @@ class SymbolicPagedRunner(_SymbolicRunner):
         """Requests that have something in host memory."""
         return len(self._store.swapped_by_request)
 
+    def values_in(self, block_ids: Sequence[int]) -> list[Value]:
+        """Gives what lies in some blocks, in order."""
+        return self._store.values_in(block_ids)
+
     def prepare(self, operations: Sequence[BlockOperation]) -> None:
         """Copies, swaps and forgets blocks, in the order decided."""
         self._store.carry_out(operations)
