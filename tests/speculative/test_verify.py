@@ -220,6 +220,16 @@ def test_token_without_a_chance_is_never_emitted(pair, data, accept_at, replace_
     assert target[found[0]] > 0
 
 
+@pytest.mark.parametrize("replace_at", [0.0, 0.7, HIGHEST_DRAW])
+def test_regression_guess_rejected_by_rounding_leaves_the_target_to_draw_from(replace_at):
+    """Two distributions that differ in the last bit: nothing is left over, and token 0 has no chance."""
+    drafted = np.array([0.0, 0.5, 0.5])
+    target = np.array([0.0, 0.5, np.nextafter(0.5, 0)])
+    assert not residual(target, drafted).any()
+    found = verify_one(target, drafted, 2, accept_at=HIGHEST_DRAW, replace_at=replace_at)
+    assert found == ([1] if replace_at == 0.0 else [2, 99])
+
+
 def test_acceptance_falls_at_the_very_border():
     target, drafted = np.array([0.125, 0.875]), np.array([0.5, 0.5])
     assert verify_one(target, drafted, 0, accept_at=0.25 - 2**-53) == [0, 99]
