@@ -150,11 +150,11 @@ def test_look_ahead_stands_behind_all_known_tokens_only(queues, make_state):
     assert queues.look_ahead(state, 3, 9) == 1
 
 
-@pytest.mark.parametrize(("num_accepted", "num_kept"), [(0, 2), (1, 3), (2, 3), (3, 4)], ids=lambda value: str(value))
+@pytest.mark.parametrize(("num_accepted", "num_kept"), [(0, 2), (1, 3), (2, 3), (3, 3)])
 def test_tokens_that_were_guessed_wrong_are_not_computed_and_their_blocks_come_back(
     queues, guessed, num_accepted, num_kept
 ):
-    """The tokens that stay, and the one that comes after them, are known by then; the next step writes over the rest."""
+    """The tokens that stay, and the one after them, are known by then; the next step writes over the rest."""
     assert queues.look_ahead(guessed, 1, 3) == 3
     row = ScheduledRow.of(guessed, 4)
     block_ids = list(guessed.blocks.table.block_ids)
@@ -164,9 +164,8 @@ def test_tokens_that_were_guessed_wrong_are_not_computed_and_their_blocks_come_b
     queues.advance([row], [3 - num_accepted])
     assert guessed.num_computed_tokens == 3 + num_accepted == guessed.num_tokens - 1
     assert guessed.draft_token_ids == ()
-    num_held = min(num_kept, 3)
-    assert guessed.blocks.table.block_ids == block_ids[:num_held]
-    assert queues.take_operations() == ((ForgetBlocks(tuple(block_ids[num_held:])),) if num_held < 3 else ())
+    assert guessed.blocks.table.block_ids == block_ids[:num_kept]
+    assert queues.take_operations() == ((ForgetBlocks(tuple(block_ids[num_kept:])),) if num_kept < 3 else ())
 
 
 def test_guess_of_a_step_that_failed_gives_its_blocks_back_when_the_next_is_made(queues, guessed):
