@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
 
 from oracle.invariants import check_core, check_drained
 from oracle.scripted_proposer import ScriptedProposer
+from refinfer import RequestOutput
 from refinfer.config import EngineConfig
 from refinfer.engine.assembly import make_core
 from refinfer.engine.core import EngineCore
@@ -199,7 +201,7 @@ def scripted(expected, guesses=("right",)):
     return ScriptedProposer(known, guesses, 1, VOCAB_SIZE)
 
 
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "roomy": {"num_blocks": 40},
     "tight": {"num_blocks": 9, "max_num_batched_tokens": 9},
     "tight-swap": {"num_blocks": 9, "max_num_batched_tokens": 12, "preemption": "swap", "block_size": 4},
@@ -463,7 +465,8 @@ def test_stream_of_a_speculating_llm_grows_by_several_tokens_and_ends_like_any_o
     ]
     alone, llm = make_llm(), make_llm(speculative="ngram", num_speculative_tokens=3)
     expected = [output.outputs for output in alone.generate(prompts, params)]
-    last, growth = {}, set()
+    last: dict[str, RequestOutput] = {}
+    growth = set()
     for output in llm.stream(prompts, params):
         before = last.get(output.request_id)
         for place, answer in enumerate(output.outputs):

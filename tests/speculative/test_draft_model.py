@@ -239,7 +239,7 @@ def test_draft_model_that_fails_in_the_middle_guesses_right_afterwards(model, ne
     proposer = new_proposer()
     request = request_of(PROMPT, 4)
     for failing_pass in range(1, 5):
-        passes = []
+        passes: list[int] = []
 
         def fail(*_, passes=passes, failing_pass=failing_pass):
             passes.append(1)

@@ -5,6 +5,7 @@ fail by chance, and wrong rules are rejected with more than 99 in 100. Seeds are
 """
 
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -240,7 +241,12 @@ def test_every_draw_has_a_random_number_of_its_own(monkeypatch):
     """Else a guess would be accepted by the number that it was drawn with."""
     assert len({0, DRAFT_DRAW, ACCEPTANCE_DRAW, RESIDUAL_DRAW}) == 4
     drawn = []
-    monkeypatch.setattr(VERIFY, "draw_uniform", lambda *names: drawn.append(names) or 0.9999)
+
+    def draw(*names):
+        drawn.append(names)
+        return 0.9999
+
+    monkeypatch.setattr(VERIFY, "draw_uniform", draw)
     params = SamplingParams(temperature=1.0)
     never, always = np.array([-np.inf, 0.0]), np.array([0.0, -np.inf])
     half = np.array([0.5, 0.5])
@@ -342,7 +348,7 @@ def accepts_always(target, *_):
     return 1.0 if len(target) else 0.0
 
 
-WRONG_RULES = {
+WRONG_RULES: dict[str, dict[str, Any]] = {
     "residual": {"leave": leaves_the_target},
     "acceptance": {"accept": accepts_too_seldom},
     "always": {"accept": accepts_always},
