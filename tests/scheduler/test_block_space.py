@@ -286,7 +286,7 @@ def test_blocks_of_guessed_tokens_are_given_back_and_forgotten(run):
     space.pool.check_integrity()
 
 
-@pytest.mark.parametrize("num_tokens", [3, 4])
+@pytest.mark.parametrize("num_tokens", [3, 4, 5])
 def test_block_that_a_known_token_lies_in_is_never_given_back(run, num_tokens):
     """A part of it may have been for guessed tokens; a block for a known token that has not run is kept too."""
     space = BlockSpace(6, 2)
