@@ -4,14 +4,19 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from importlib import import_module
 
 import jaxtyping
+import numpy as np
 import pytest
 from hypothesis import settings
 
 from oracle.plugin import PROFILES
 
 CHECKED_PACKAGES = ["refinfer", "oracle"]
+
+FAMILY_WISE_ERROR_RATE = 1e-6
+"""How often a family of tests of drawn tokens would reject what is right."""
 
 LOADED_BY_PYTEST = {"oracle", "oracle.plugin", "oracle.errors"}
 """What the pytest plugin imports before this file is read, and therefore goes unchecked."""
@@ -78,3 +83,43 @@ def _shape_checks_off() -> Iterator[None]:
         yield
     finally:
         jaxtyping.config.update("jaxtyping_disable", os.environ.get("JAXTYPING_DISABLE", "0"))
+
+
+def g_test_p_value(counts, expected):
+    """How likely counts at least as far from the expected ones are; a count where none can be is impossible.
+
+    Cells that expect fewer than 5 are taken together, since the chi-square law is a limit for large cells.
+    """
+    counts, expected = np.asarray(counts, dtype=float), np.asarray(expected, dtype=float)
+    if counts[expected == 0].any():
+        return 0.0
+    is_large = expected >= 5
+    rest = expected[~is_large].sum()
+    counts = np.append(counts[is_large], [counts[~is_large].sum()] if rest else [])
+    expected = np.append(expected[is_large], [rest] if rest else [])
+    if len(counts) == 1:
+        return 1.0
+    stats = import_module("scipy.stats")  # when it is needed: few tests draw
+    return float(stats.power_divergence(counts, expected, lambda_="log-likelihood").pvalue)
+
+
+def rejected(p_value_by_name):
+    """The names that Holm's step-down method rejects at the family-wise error rate."""
+    found = []
+    for num_before, (name, p_value) in enumerate(sorted(p_value_by_name.items(), key=lambda entry: entry[1])):
+        if p_value > FAMILY_WISE_ERROR_RATE / (len(p_value_by_name) - num_before):
+            break
+        found.append(name)
+    return found
+
+
+@pytest.fixture(scope="session", name="g_test_p_value")
+def _g_test_p_value():
+    """The p-value of counts against expected counts."""
+    return g_test_p_value
+
+
+@pytest.fixture(scope="session", name="rejected")
+def _rejected():
+    """Which names of a family of p-values are rejected, all at one family-wise error rate of one in a million."""
+    return rejected

@@ -66,4 +66,6 @@ def _accept_or_replace(target: Probabilities, drafted: Probabilities, guess: int
     if draw_uniform(context.seed, context.sample_index, position, ACCEPTANCE_DRAW) < acceptance(target, drafted, guess):
         return guess
     uniform = draw_uniform(context.seed, context.sample_index, position, RESIDUAL_DRAW)
-    return inverse_cdf_token_id(residual(target, drafted), uniform)
+    left = residual(target, drafted)
+    # Distributions that differ by rounding only can reject a guess and leave nothing, of which token 0 would be drawn.
+    return inverse_cdf_token_id(left if left.any() else target, uniform)

@@ -48,6 +48,14 @@ class BlockTableLife(RuleBasedStateMachine):
         assert self.table.clear() == expected
         self.slots = []
 
+    @rule(data=st.data())
+    def cut(self, data):
+        """Also beyond its end, where nothing is given."""
+        num_kept = data.draw(st.integers(0, len(self.slots) // self.block_size + 1))
+        given_up = self.slots[num_kept * self.block_size :: self.block_size]
+        assert self.table.cut(num_kept) == [slot // self.block_size for slot in given_up]
+        del self.slots[num_kept * self.block_size :]
+
     @rule()
     def go_on_with_a_copy(self):
         """What happens to the one never shows in the other."""
@@ -94,6 +102,15 @@ def test_slots_cross_blocks_that_are_no_neighbours():
     table = BlockTable(4)
     table.append([7, 2, 5])
     assert table.slots(2, 9) == [30, 31, 8, 9, 10, 11, 20]
+
+
+def test_cut_keeps_the_first_blocks_and_gives_the_others():
+    table = BlockTable(4)
+    table.append([7, 2, 5])
+    assert table.cut(3) == []
+    assert table.cut(1) == [2, 5]
+    assert (table.block_ids, table.num_slots) == ([7], 4)
+    assert table.cut(0) == [7]
 
 
 def test_error_of_a_missing_slot_gives_its_values():

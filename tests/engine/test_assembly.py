@@ -2,10 +2,13 @@
 
 import pytest
 
+from oracle.checkpoints import CheckpointSpec, cached_checkpoint
+from refinfer import LLM, SamplingParams
 from refinfer.config import EngineConfig
-from refinfer.engine.assembly import block_space, make_scheduler
-from refinfer.errors import ConfigError
+from refinfer.engine.assembly import block_space, load_draft_model, make_proposer, make_scheduler
+from refinfer.errors import CheckpointError, ConfigError
 from refinfer.scheduler import ContinuousScheduler, StaticScheduler
+from refinfer.speculative import DraftModelProposer, NgramProposer
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,59 @@ def test_host_memory_takes_as_many_blocks_as_the_pool_unless_told_otherwise(mode
     assert block_space(model, EngineConfig(num_blocks=7), 10).num_swap_blocks == 7
     assert block_space(model, EngineConfig(num_blocks=7, num_swap_blocks=0), 10).num_swap_blocks == 0
     assert block_space(model, EngineConfig(num_blocks=7, enable_prefix_caching=False), 10).prefix is None
+
+
+@pytest.fixture(scope="session")
+def draft_folder():
+    """Writes a checkpoint that may guess for the model: one layer, another seed."""
+
+    def write(**changes):
+        widths = {"hidden_size": 16, "intermediate_size": 24, "head_dim": 8, "vocab_size": 29}
+        return str(cached_checkpoint(CheckpointSpec(**{"seed": 1, "num_layers": 1} | widths | changes)))
+
+    return write
+
+
+def test_draft_model_with_another_vocabulary_is_refused(model, draft_folder):
+    folder = draft_folder(vocab_size=31)
+    with pytest.raises(
+        ConfigError, match=r"has a vocabulary of 31 tokens and the model one of 29; .* speculative='ngram'"
+    ) as caught:
+        load_draft_model(EngineConfig(speculative=folder), model)
+    assert (caught.value.vocab_size, caught.value.draft_vocab_size, caught.value.speculative) == (29, 31, folder)
+
+
+def test_draft_model_is_loaded_where_the_settings_name_one(model, draft_folder):
+    loaded = load_draft_model(EngineConfig(speculative=draft_folder(), dtype="float64"), model)
+    assert loaded is not None
+    assert (loaded.config.num_layers, loaded.dtype) == (1, model.dtype)
+    assert load_draft_model(EngineConfig(), model) is None
+    assert load_draft_model(EngineConfig(speculative="ngram"), model) is None
+
+
+def test_draft_model_that_is_not_there_is_refused(model, tmp_path):
+    with pytest.raises(CheckpointError, match="is not a folder"):
+        load_draft_model(EngineConfig(speculative=str(tmp_path / "absent")), model)
+
+
+def test_make_proposer_makes_what_the_settings_name(model):
+    assert make_proposer(EngineConfig(), 10, None) is None
+    assert isinstance(make_proposer(EngineConfig(speculative="ngram"), 10, None), NgramProposer)
+    config = EngineConfig(speculative="a folder", max_num_seqs=3, block_size=4)
+    proposer = make_proposer(config, 10, model)
+    assert isinstance(proposer, DraftModelProposer)
+    assert proposer.num_free_blocks == 3 * 3, "as many as the largest batch can use"
+
+
+def test_llm_with_a_draft_model_gives_the_tokens_that_it_gives_without(draft_folder):
+    """Also where the draft model is the model itself, whose guesses all stay."""
+    folder = draft_folder(seed=0, num_layers=2)
+    params = [SamplingParams(max_tokens=9, ignore_eos=True), SamplingParams(max_tokens=9, temperature=1.0, seed=3)]
+    prompts = [[5, 6, 7], [8, 9]]
+    expected = [output.outputs for output in LLM(folder, dtype="float64").generate(prompts, params)]
+    for speculative in (folder, draft_folder()):
+        llm = LLM(folder, dtype="float64", speculative=speculative, num_speculative_tokens=3)
+        assert [output.outputs for output in llm.generate(prompts, params)] == expected
+        stats = llm.engine.stats()
+        assert stats.num_proposed_tokens > 0
+        assert (stats.num_accepted_tokens == stats.num_proposed_tokens) is (speculative == folder)

@@ -126,6 +126,33 @@ def test_step_beyond_a_limit_is_seen(core, limits, counts, match):
         check_output(SchedulerOutput(rows), core.scheduler, *limits)
 
 
+def test_blocks_for_a_guess_violate_nothing_as_long_as_it_stands(core):
+    """A step that failed leaves them until the next guess is made; once that is gone, they are too many."""
+    state = core.scheduler.running[0]
+    core.scheduler.propose(state, (1, 1))
+    held(core, 0).table.append(core.scheduler.blocks.pool.allocate(2))
+    check_core(core)
+    state.draft_token_ids = ()
+    with pytest.raises(InvariantViolation, match=r"holds 4 blocks; .* what is known or guessed 3"):
+        check_core(core)
+
+
+@pytest.mark.parametrize(
+    ("num_scheduled", "drafted", "is_sound"),
+    [(3, (7, 8), True), (2, (7,), True), (3, (7, 9), False), (3, (8,), False), (2, (7, 8), False)],
+)
+def test_row_that_verifies_what_was_not_guessed_or_skips_a_token_is_seen(core, num_scheduled, drafted, is_sound):
+    state = core.scheduler.running[0]
+    core.scheduler.propose(state, (7, 8))
+    assert core.scheduler.look_ahead(state, 1, 2) == 2
+    output = SchedulerOutput((ScheduledRow(state, num_scheduled, True, 1, drafted),))
+    if is_sound:
+        check_output(output, core.scheduler, 3, None)
+        return
+    with pytest.raises(InvariantViolation, match=r"is to (verify|run)"):
+        check_output(output, core.scheduler, 3, None)
+
+
 def test_step_of_a_request_that_waits_is_seen(core):
     rows = (ScheduledRow.of(core.scheduler.waiting[-1], 1),)
     with pytest.raises(InvariantViolation, match="is to run, and is waiting"):

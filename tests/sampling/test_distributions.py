@@ -12,8 +12,6 @@ from scipy import stats
 
 from refinfer.sampling import SampleContext, SamplingParams, sample_token
 
-FAMILY_WISE_ERROR_RATE = 1e-6
-
 NUM_DRAWS = 2000
 
 ROW = np.array([1.5, -0.5, 0.75, 2.0, 2.0, -3.0, 0.0, 1.0], dtype=np.float32)
@@ -48,40 +46,13 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def g_test_p_value(counts, expected):
-    """How likely counts at least as far from the expected ones are; a count where none can be is impossible.
-
-    Cells that expect fewer than 5 are taken together, since the chi-square law is a limit for large cells.
-    """
-    counts, expected = np.asarray(counts, dtype=float), np.asarray(expected, dtype=float)
-    if counts[expected == 0].any():
-        return 0.0
-    is_large = expected >= 5
-    rest = expected[~is_large].sum()
-    counts = np.append(counts[is_large], [counts[~is_large].sum()] if rest else [])
-    expected = np.append(expected[is_large], [rest] if rest else [])
-    if len(counts) == 1:
-        return 1.0
-    return float(stats.power_divergence(counts, expected, lambda_="log-likelihood").pvalue)
-
-
-def rejected(p_value_by_name):
-    """The names that Holm's step-down method rejects at the family-wise error rate."""
-    found = []
-    for num_before, (name, p_value) in enumerate(sorted(p_value_by_name.items(), key=lambda entry: entry[1])):
-        if p_value > FAMILY_WISE_ERROR_RATE / (len(p_value_by_name) - num_before):
-            break
-        found.append(name)
-    return found
-
-
 def draws(sampler, params, *, seed, num_draws=NUM_DRAWS):
     """Tokens of many answers, all drawn after the same output."""
     contexts = (SampleContext(params, seed, index, PROMPT, OUTPUT, frozenset()) for index in range(num_draws))
     return [sampler(ROW, context) for context in contexts]
 
 
-def goodness_of_fit(sampler, plain_distribution, configurations):
+def goodness_of_fit(g_test_p_value, sampler, plain_distribution, configurations):
     """The p-value of each configuration."""
     p_values = {}
     for seed, (name, changes) in enumerate(configurations.items()):
@@ -98,20 +69,21 @@ def drawn_a_fifth_too_greedily(logits, context):
 
 
 @pytest.mark.usefixtures("_without_shape_checks")
-def test_drawn_tokens_follow_the_plain_distribution(plain_distribution):
-    p_values = goodness_of_fit(sample_token, plain_distribution, CONFIGURATIONS)
+def test_drawn_tokens_follow_the_plain_distribution(g_test_p_value, rejected, plain_distribution):
+    p_values = goodness_of_fit(g_test_p_value, sample_token, plain_distribution, CONFIGURATIONS)
     assert rejected(p_values) == []
     assert np.median(list(p_values.values())) > 0.01
 
 
 @pytest.mark.usefixtures("_without_shape_checks")
-def test_a_sampler_with_a_bias_of_a_fifth_is_rejected(plain_distribution):
+def test_a_sampler_with_a_bias_of_a_fifth_is_rejected(g_test_p_value, rejected, plain_distribution):
     few = {name: CONFIGURATIONS[name] for name in ("plain", "hot", "top_p", "presence")}
-    assert set(rejected(goodness_of_fit(drawn_a_fifth_too_greedily, plain_distribution, few))) == set(few)
+    p_values = goodness_of_fit(g_test_p_value, drawn_a_fifth_too_greedily, plain_distribution, few)
+    assert set(rejected(p_values)) == set(few)
 
 
-def pairs_p_value(sampler):
-    """Whether the tokens of neighbouring positions of one answer are independent: their table against its margins."""
+def pairs_table(sampler):
+    """How often each pair of tokens stands at neighbouring positions of one answer, and how often it should."""
     params = SamplingParams(temperature=1.0)
     table = np.zeros((len(ROW), len(ROW)))
     for sample_index in range(NUM_DRAWS):
@@ -121,7 +93,7 @@ def pairs_p_value(sampler):
         ]
         table[tuple(both)] += 1
     shares = np.exp(ROW.astype(float)) / np.exp(ROW.astype(float)).sum()
-    return g_test_p_value(table.ravel(), np.outer(shares, shares).ravel() * NUM_DRAWS)
+    return table.ravel(), np.outer(shares, shares).ravel() * NUM_DRAWS
 
 
 def drawn_in_pairs(logits, context):
@@ -135,21 +107,21 @@ def drawn_in_pairs(logits, context):
 
 
 @pytest.mark.usefixtures("_without_shape_checks")
-def test_neighbouring_positions_are_independent():
-    assert pairs_p_value(sample_token) > FAMILY_WISE_ERROR_RATE
+def test_neighbouring_positions_are_independent(g_test_p_value, rejected):
+    assert rejected({"pairs": g_test_p_value(*pairs_table(sample_token))}) == []
 
 
 @pytest.mark.usefixtures("_without_shape_checks")
-def test_a_sampler_that_repeats_a_fifth_of_its_draws_is_rejected():
-    assert pairs_p_value(drawn_in_pairs) < FAMILY_WISE_ERROR_RATE
+def test_a_sampler_that_repeats_a_fifth_of_its_draws_is_rejected(g_test_p_value, rejected):
+    assert rejected({"pairs": g_test_p_value(*pairs_table(drawn_in_pairs))}) == ["pairs"]
 
 
-def test_holm_rejects_the_small_ones_of_a_family():
+def test_holm_rejects_the_small_ones_of_a_family(rejected):
     assert rejected({"a": 0.5, "b": 1e-8, "c": 4e-7}) == ["b", "c"]
     assert rejected({"a": 0.5, "b": 4e-7, "c": 4e-7}) == []
 
 
-def test_g_test_takes_small_cells_together_and_refuses_impossible_counts():
+def test_g_test_takes_small_cells_together_and_refuses_impossible_counts(g_test_p_value):
     assert g_test_p_value([50, 50, 0], [50, 50, 0]) == 1.0
     assert g_test_p_value([50, 49, 1], [50, 50, 0]) == 0.0
     assert g_test_p_value([100, 0, 0], [94, 3, 3]) == pytest.approx(stats.chi2.sf(2 * 100 * np.log(100 / 94), 1))

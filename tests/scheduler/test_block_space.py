@@ -272,6 +272,33 @@ def test_blocks_are_forgotten_before_somebody_else_writes_to_them(run, make_stat
     assert space.num_evictions == 1
 
 
+def test_blocks_of_guessed_tokens_are_given_back_and_forgotten(run):
+    space = BlockSpace(6, 2)
+    state = run(space, (1, 2, 3))
+    state.append(4)
+    assert space.try_reserve(state, 9)
+    kept, given_up = held_blocks(state).table.block_ids[:2], held_blocks(state).table.block_ids[2:]
+    assert len(given_up) == 3
+    space.give_back_look_ahead(state)
+    assert held_blocks(state).table.block_ids == kept
+    assert space.take_operations() == (ForgetBlocks(tuple(given_up)),)
+    assert space.num_available_blocks == 4
+    space.pool.check_integrity()
+
+
+@pytest.mark.parametrize("num_tokens", [3, 4, 5])
+def test_block_that_a_known_token_lies_in_is_never_given_back(run, num_tokens):
+    """A part of it may have been for guessed tokens; a block for a known token that has not run is kept too."""
+    space = BlockSpace(6, 2)
+    state = run(space, (1, 2, 3))
+    state.append(9)
+    state.append(9)
+    assert space.try_reserve(state, num_tokens)
+    before = list(held_blocks(state).table.block_ids)
+    space.give_back_look_ahead(state)
+    assert (held_blocks(state).table.block_ids, space.take_operations()) == (before, ())
+
+
 def test_operations_are_handed_over_once(run):
     space = BlockSpace(2, 2, enable_prefix_caching=False)
     space.close(run(space, (1,)))

@@ -12,6 +12,8 @@ from refinfer.scheduler import BlockSpace, ContinuousScheduler, Request, Request
 
 MAX_MODEL_LEN = 12
 
+nums_guessed = st.lists(st.integers(0, 4), min_size=1, max_size=4)
+
 
 def expected_rows(running, waiting, *, max_num_seqs, budget, is_prefill_first):
     """Who runs with how many tokens, where room is no question: in plain words, from the lists as they stand."""
@@ -29,11 +31,19 @@ def expected_rows(running, waiting, *, max_num_seqs, budget, is_prefill_first):
         if count:
             rows.append((state, count))
         budget -= count
+    for place, (state, count) in enumerate(rows):  # guesses get what is left of the budget, behind all known tokens
+        is_caught_up = state.num_computed_tokens + count == state.num_tokens
+        num_guessed = min(len(state.draft_token_ids), budget) if is_caught_up else 0
+        rows[place] = (state, count + num_guessed)
+        budget -= num_guessed
     return rows
 
 
 class ContinuousSchedulerLife(RuleBasedStateMachine):
-    """Requests come, run, fail, end and are aborted in any order; what is kept of their tokens is checked as well."""
+    """Requests come, run, fail, end and are aborted in any order; what is kept of their tokens is checked as well.
+
+    Some are guessed for, and as many guesses stay as the draws say; who guesses is not asked for here.
+    """
 
     @initialize(
         max_num_seqs=st.integers(1, 4),
@@ -93,8 +103,16 @@ class ContinuousSchedulerLife(RuleBasedStateMachine):
             self.scheduler.add(state)
             self.arrived.append(state)
 
-    def scheduled(self):
+    def propose(self, nums_guessed):
+        """Guesses for those that have their newest token left, as the engine does: for all anew, before each step."""
+        for place, state in enumerate(self.scheduler.running):
+            is_last = state.num_computed_tokens + 1 == state.num_tokens
+            most = MAX_MODEL_LEN - state.num_tokens - 1 if is_last else 0
+            self.scheduler.propose(state, (1,) * min(nums_guessed[place % len(nums_guessed)], most))
+
+    def scheduled(self, nums_guessed):
         """A step that was decided, checked, and carried out as far as blocks go."""
+        self.propose(nums_guessed)
         policy = self.policy
         expected = expected_rows(list(self.scheduler.running), list(self.scheduler.waiting), **policy)
         output = self.scheduler.schedule()
@@ -110,22 +128,31 @@ class ContinuousSchedulerLife(RuleBasedStateMachine):
         self.runner.prepare(output.block_operations)
         return output
 
-    @rule(choices=st.lists(st.integers(0, 3), min_size=4, max_size=4))
-    def step(self, choices):
-        """Runs one step; a request ends with its token, or when it is as long as any may be."""
-        output = self.scheduled()
-        self.runner.execute(output.rows)
-        self.scheduler.advance(output.rows)
-        for row, choice in zip(output.rows, choices, strict=False):
-            if row.emits:
-                row.state.append(choice % 2)
-                if choice == 3 or row.state.num_tokens == MAX_MODEL_LEN:
-                    self.scheduler.finish(row.state, FinishReason.STOP)
+    @rule(choices=st.lists(st.integers(0, 3), min_size=4, max_size=4), nums_guessed=nums_guessed)
+    def step(self, choices, nums_guessed):
+        """Runs one step; a request ends with its token, or when it is as long as any may be.
 
-    @rule(is_executed=st.booleans())
-    def fail(self, is_executed):
+        As many guesses stay as a choice says; the token after them is another one than was guessed there, or any.
+        """
+        output = self.scheduled(nums_guessed)
+        self.runner.execute(output.rows)
+        ending, nums_rejected = [], []
+        for row, choice in zip(output.rows, choices, strict=False):
+            num_accepted = min(choice, len(row.draft_token_ids))
+            nums_rejected.append(len(row.draft_token_ids) - num_accepted)
+            if row.emits:
+                for token_id in (*row.draft_token_ids[:num_accepted], 0 if nums_rejected[-1] else choice % 2):
+                    row.state.append(token_id)
+                if choice == 3 or row.state.num_tokens == MAX_MODEL_LEN:
+                    ending.append(row.state)
+        self.scheduler.advance(output.rows, nums_rejected)
+        for state in ending:
+            self.scheduler.finish(state, FinishReason.STOP)
+
+    @rule(is_executed=st.booleans(), nums_guessed=nums_guessed)
+    def fail(self, is_executed, nums_guessed):
         """A step that failed, before or after something was written."""
-        output = self.scheduled()
+        output = self.scheduled(nums_guessed)
         if is_executed:
             self.runner.execute(output.rows)
 
@@ -147,7 +174,7 @@ class ContinuousSchedulerLife(RuleBasedStateMachine):
         for _ in range(num_steps * MAX_MODEL_LEN):
             if not self.scheduler.has_unfinished_requests():
                 break
-            self.step([0, 1, 2, 0])
+            self.step([0, 1, 2, 0], [0, 2])
         assert not self.unfinished
         self.runner.prepare(self.scheduler.take_operations())
         assert self.runner.num_swapped_requests == 0
@@ -309,3 +336,72 @@ def test_tokens_of_a_request_that_is_preempted_again_are_given_to_others(make_st
     assert output.preempted == ((late, "recompute"),)
     assert output.admitted == ()
     assert [(row.state, row.num_scheduled_tokens) for row in output.rows] == [(first, 1), (second, 1), (third, 1)]
+
+
+@pytest.fixture
+def guess_for():
+    """Lets a scheduler look ahead in the next step; gives the step, without running it."""
+
+    def schedule(scheduler, draft_by_state):
+        for state in scheduler.running:
+            scheduler.propose(state, draft_by_state.get(state, ()))
+        output = scheduler.schedule()
+        return output, [(row.state, row.num_scheduled_tokens, row.draft_token_ids) for row in output.rows]
+
+    return schedule
+
+
+@pytest.mark.parametrize(
+    ("budget", "guessed"),
+    [(5, ((), ())), (6, ((7,), ())), (8, ((7, 8, 9), ())), (10, ((7, 8, 9), (5, 6))), (99, ((7, 8, 9), (5, 6)))],
+)
+def test_guesses_run_with_what_all_known_tokens_leave_of_the_budget(make_state, run_step, guess_for, budget, guessed):
+    """Those of a request that comes in are known tokens too."""
+    scheduler = ContinuousScheduler(4, budget)
+    first, second, late = make_state("a"), make_state("b"), make_state("late", (1, 2, 3))
+    for state in (first, second):
+        scheduler.add(state)
+    run_step(scheduler)
+    scheduler.add(late)
+    output, rows = guess_for(scheduler, {first: (7, 8, 9), second: (5, 6)})
+    assert rows == [(first, 1 + len(guessed[0]), guessed[0]), (second, 1 + len(guessed[1]), guessed[1]), (late, 3, ())]
+    assert output.num_scheduled_tokens <= budget
+    assert [row.num_logits for row in output.rows] == [1 + len(guessed[0]), 1 + len(guessed[1]), 1]
+
+
+def test_request_in_the_middle_of_its_prompt_looks_nowhere(make_state, guess_for):
+    scheduler = ContinuousScheduler(4, 2)
+    state = make_state("a", range(6))
+    scheduler.add(state)
+    scheduler.admit()
+    assert guess_for(scheduler, {state: (7, 8)})[1] == [(state, 2, ())]
+
+
+def test_guess_takes_no_block_from_anybody_and_is_cut_to_what_fits(make_state, run_step, guess_for):
+    """Two requests of two tokens fill two of three blocks: the third has room for the newest and one guess."""
+    space = BlockSpace(5, 2, enable_prefix_caching=False)
+    scheduler = ContinuousScheduler(4, 99, blocks=space)
+    first, second = states = [make_state(name, (index, 1)) for index, name in enumerate("ab")]
+    for state in states:
+        scheduler.add(state)
+    run_step(scheduler)
+    output, rows = guess_for(scheduler, {first: (7, 7, 7, 7, 7, 7), second: (8, 8, 8, 8)})
+    assert rows == [(first, 4, (7, 7, 7)), (second, 2, (8,))], "each a second block; the fifth is the oldest's"
+    assert (output.preempted, space.num_available_blocks) == ((), 0)
+
+
+def test_guess_is_cut_to_nothing_where_blocks_are_full(full_house, run_step, guess_for):
+    scheduler, (first, second, third) = full_house()
+    scheduler.finish(third, FinishReason.STOP)
+    run_step(scheduler)
+    assert scheduler.blocks.num_available_blocks == 0
+    output, rows = guess_for(scheduler, dict.fromkeys((first, second), (7, 7)))
+    assert (rows, output.preempted) == ([(first, 1, ()), (second, 1, ())], ())
+
+
+def test_request_that_makes_room_loses_its_guess(full_house, guess_for):
+    scheduler, (first, second, third) = full_house()
+    output, rows = guess_for(scheduler, dict.fromkeys((first, second, third), (7, 7, 7)))
+    assert output.preempted == ((third, "recompute"),)
+    assert third.draft_token_ids == ()
+    assert [(state, drafted) for state, _, drafted in rows] == [(first, (7,)), (second, (7,))]

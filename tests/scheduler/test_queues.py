@@ -4,7 +4,15 @@ import pytest
 
 from refinfer.errors import InvariantError
 from refinfer.sampling import FinishReason
-from refinfer.scheduler import BlockSpace, DropSwapped, RequestQueues, RequestStatus, ScheduledRow, SchedulerOutput
+from refinfer.scheduler import (
+    BlockSpace,
+    DropSwapped,
+    ForgetBlocks,
+    RequestQueues,
+    RequestStatus,
+    ScheduledRow,
+    SchedulerOutput,
+)
 
 
 class NobodyRuns(RequestQueues):
@@ -97,3 +105,96 @@ def test_queues_without_blocks_let_everybody_in_and_do_nothing_to_a_cache(make_s
     queues.advance([ScheduledRow.of(state, 40)])
     assert queues.preempt(state, by_swap=True) == "recompute"
     assert (state.num_computed_tokens, queues.take_operations()) == (0, ())
+
+
+@pytest.fixture
+def guessed(queues, make_state):
+    """A request of three known tokens, two of which have run, with four guessed ones."""
+    state = make_state("a", (1, 2))
+    queues.add(state)
+    queues.admit()
+    run_all(queues, state)
+    queues.propose(state, (5, 6, 7, 8))
+    assert queues.try_reserve(state, 1)
+    queues.take_operations()
+    return state
+
+
+@pytest.mark.parametrize(("most", "num_found"), [(0, 0), (1, 1), (3, 3), (4, 4), (9, 4)])
+def test_look_ahead_finds_room_for_no_more_than_is_guessed_or_allowed(queues, guessed, most, num_found):
+    assert queues.look_ahead(guessed, 1, most) == num_found
+    assert guessed.blocks.table.num_slots >= 3 + num_found
+    assert guessed.num_computed_tokens == 2
+
+
+@pytest.mark.parametrize(("num_held", "num_found"), [(0, 4), (1, 3), (2, 1)])
+def test_look_ahead_is_as_long_as_blocks_are_free(queues, guessed, make_state, num_held, num_found):
+    """Of four blocks of two the request has two, and the second has one place left."""
+    other = make_state("b", (9,) * (2 * num_held) or (9,))
+    queues.add(other)
+    if num_held:
+        assert queues.admit()
+        assert queues.try_reserve(other, 2 * num_held)
+    assert queues.look_ahead(guessed, 1, 99) == num_found
+    assert not queues.take_operations(), "nobody lost a block"
+    assert other.blocks.table.num_slots == 2 * num_held
+
+
+def test_look_ahead_stands_behind_all_known_tokens_only(queues, make_state):
+    state = make_state("a", (1, 2, 3))
+    queues.add(state)
+    queues.admit()
+    queues.propose(state, (5,))
+    assert queues.try_reserve(state, 3)
+    assert queues.look_ahead(state, 2, 9) == 0, "a known token is left"
+    assert queues.look_ahead(state, 3, 9) == 1
+
+
+@pytest.mark.parametrize(("num_accepted", "num_kept"), [(0, 2), (1, 3), (2, 3), (3, 3)])
+def test_tokens_that_were_guessed_wrong_are_not_computed_and_their_blocks_come_back(
+    queues, guessed, num_accepted, num_kept
+):
+    """The tokens that stay, and the one after them, are known by then; the next step writes over the rest."""
+    assert queues.look_ahead(guessed, 1, 3) == 3
+    row = ScheduledRow.of(guessed, 4)
+    block_ids = list(guessed.blocks.table.block_ids)
+    assert len(block_ids) == 3
+    for token_id in (*row.draft_token_ids[:num_accepted], 0):
+        guessed.append(token_id)
+    queues.advance([row], [3 - num_accepted])
+    assert guessed.num_computed_tokens == 3 + num_accepted == guessed.num_tokens - 1
+    assert guessed.draft_token_ids == ()
+    assert guessed.blocks.table.block_ids == block_ids[:num_kept]
+    assert queues.take_operations() == ((ForgetBlocks(tuple(block_ids[num_kept:])),) if num_kept < 3 else ())
+
+
+def test_guess_of_a_step_that_failed_gives_its_blocks_back_when_the_next_is_made(queues, guessed):
+    assert queues.look_ahead(guessed, 1, 4) == 4
+    block_ids = list(guessed.blocks.table.block_ids)
+    queues.propose(guessed, (9,))
+    assert guessed.draft_token_ids == (9,)
+    assert guessed.blocks.table.block_ids == block_ids[:2]
+    assert queues.take_operations() == (ForgetBlocks(tuple(block_ids[2:])),)
+
+
+@pytest.mark.parametrize("by_swap", [True, False])
+def test_preempted_request_loses_its_guess_and_all_its_blocks(queues, guessed, by_swap):
+    queues.look_ahead(guessed, 1, 4)
+    queues.preempt(guessed, by_swap=by_swap)
+    assert guessed.draft_token_ids == ()
+    assert queues.blocks.num_available_blocks == 4
+    assert guessed.blocks.num_swapped_blocks == by_swap, "one block has what is computed"
+
+
+def test_queues_without_blocks_look_ahead_as_far_as_is_guessed(make_state):
+    queues = NobodyRuns()
+    state = make_state("a", (1, 2))
+    queues.add(state)
+    queues.admit()
+    queues.propose(state, (5, 6, 7))
+    assert queues.look_ahead(state, 2, 2) == 2
+    row = ScheduledRow.of(state, 4)
+    for token_id in (5, 0):
+        state.append(token_id)
+    queues.advance([row], [1])
+    assert (state.num_computed_tokens, state.draft_token_ids) == (3, ())
