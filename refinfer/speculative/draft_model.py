@@ -10,6 +10,7 @@ import torch
 from refinfer.cache import PagedCache, PagedPart
 from refinfer.cache.block_pool import BlockPool
 from refinfer.cache.block_table import BlockTable
+from refinfer.errors import InvariantError, NoTokenLeftError
 from refinfer.model import Llama
 from refinfer.sampling import SampleContext, sample_token
 from refinfer.sampling.logits import probabilities
@@ -35,6 +36,7 @@ class _Guess:
     held: _Held
     token_ids: list[int] = field(default_factory=list)
     probabilities: list[Probabilities] = field(default_factory=list)
+    has_ended: bool = False
 
     @property
     def known_token_ids(self) -> list[int]:
@@ -43,8 +45,8 @@ class _Guess:
 
     @property
     def is_done(self) -> bool:
-        """Whether as many tokens were guessed as were asked for."""
-        return len(self.token_ids) >= self.request.num_tokens
+        """Whether as many tokens were guessed as were asked for, or as can be."""
+        return self.has_ended or len(self.token_ids) >= self.request.num_tokens
 
     def draft(self) -> Draft:
         """Gives what was guessed."""
@@ -60,7 +62,8 @@ class DraftModelProposer:
 
     A greedy request, and one with a seed, is guessed for with certainty: the token is what the draft model itself would
     emit there, with the request's own random number, so that a good draft model guesses the very token. For others
-    the token is drawn by itself, and the distribution goes with it.
+    the token is drawn by itself, and the distribution goes with it. Where the draft model's logits give no token,
+    which is no fault of the request, the guess ends.
 
     Args:
         model: The draft model.
@@ -149,7 +152,10 @@ class DraftModelProposer:
         if guesses:
             is_narrow = logits.dtype in (torch.bfloat16, torch.float16)
             for guess, row in zip(active, (logits.float() if is_narrow else logits).numpy(), strict=True):
-                _extend(guess, row)
+                try:
+                    _extend(guess, row)
+                except (InvariantError, NoTokenLeftError):
+                    guess.has_ended = True
 
     def _release(self, held: _Held) -> None:
         held.token_ids.clear()

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from refinfer.errors import InvariantError, NoTokenLeftError
 from refinfer.sampling import SampleContext, sample_token
 from refinfer.sampling.logits import probabilities
 from refinfer.sampling.sampler import draw_uniform, inverse_cdf_token_id
@@ -28,27 +29,38 @@ DRAFT_DRAW, ACCEPTANCE_DRAW, RESIDUAL_DRAW = 1, 2, 3
 def verify(logits: Sequence[LogitsRow], draft: Draft, context: SampleContext) -> list[int]:
     """Gives the tokens that a step emits: the guessed ones that stay, and one more.
 
+    Where no token can be chosen after guesses that stayed, these are emitted by themselves: the next step, which
+    finds the same logits without a guess, raises.
+
     Args:
         logits: The model's own logits for the first guessed token, for each after it, and for the token after all.
         draft: What was guessed.
         context: What the first of the tokens is drawn from.
 
     Raises:
-        InvariantError: A logit is NaN, or all are minus infinity.
-        NoTokenLeftError: Every token that the model gives a chance is masked by `min_tokens`.
+        InvariantError: A logit of the first row is NaN, or all are minus infinity.
+        NoTokenLeftError: Every token that the first row gives a chance is masked by `min_tokens`.
     """
     token_ids: list[int] = []
     for place, row in enumerate(logits):
         own = replace(context, output_token_ids=[*context.output_token_ids, *token_ids]) if place else context
-        guess = draft.token_ids[place] if place < len(draft.token_ids) else None
-        if guess is None or draft.probabilities is None:
-            token_id = sample_token(row, own)
-        else:
-            token_id = _accept_or_replace(probabilities(row, own), draft.probabilities[place], guess, own)
-        token_ids.append(token_id)
-        if token_id != guess:
+        try:
+            token_ids.append(_next_token(row, draft, place, own))
+        except (InvariantError, NoTokenLeftError):
+            if not place:
+                raise
+            break
+        if place == len(draft.token_ids) or token_ids[-1] != draft.token_ids[place]:
             break
     return token_ids
+
+
+def _next_token(logits: LogitsRow, draft: Draft, place: int, context: SampleContext) -> int:
+    """Chooses the token that comes out at one place of a draft, or after it."""
+    if place == len(draft.token_ids) or draft.probabilities is None:
+        return sample_token(logits, context)
+    target = probabilities(logits, context)
+    return _accept_or_replace(target, draft.probabilities[place], draft.token_ids[place], context)
 
 
 def acceptance(target: Probabilities, drafted: Probabilities, token_id: int) -> float:

@@ -11,7 +11,7 @@ from refinfer.sampling import SamplingParams, probabilities, sample_token
 from refinfer.sampling.sampler import draw_uniform, inverse_cdf_token_id
 from refinfer.speculative import Draft, DraftModelProposer
 from refinfer.speculative.draft_model import _after
-from refinfer.speculative.verify import DRAFT_DRAW
+from refinfer.speculative.verifier import DRAFT_DRAW
 
 pytestmark = pytest.mark.without_shape_checks
 

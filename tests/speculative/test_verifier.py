@@ -18,11 +18,11 @@ from refinfer.errors import InvariantError
 from refinfer.sampling import SampleContext, SamplingParams, probabilities, sample_token
 from refinfer.sampling.sampler import draw_uniform, inverse_cdf_token_id
 from refinfer.speculative import Draft, verify
-from refinfer.speculative.verify import ACCEPTANCE_DRAW, DRAFT_DRAW, RESIDUAL_DRAW, acceptance, residual
+from refinfer.speculative.verifier import ACCEPTANCE_DRAW, DRAFT_DRAW, RESIDUAL_DRAW, acceptance, residual
 
 pytestmark = pytest.mark.without_shape_checks
 
-VERIFY = import_module("refinfer.speculative.verify")
+VERIFY = import_module("refinfer.speculative.verifier")
 """The module: in its package the function has its name."""
 
 EOS = frozenset({7})
