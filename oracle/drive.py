@@ -152,7 +152,7 @@ def check_guesses(drive: Drive, *, are_all_right: bool = False) -> None:
         if own.num_rejected and (not is_end if own.ends_inside else are_all_right):
             message = (
                 f"request {own.state.request.request_id}, sample {own.state.sample_index}: the last {own.num_rejected} "
-                f"of {own.num_drafted} guessed tokens were rejected before token {own.num_tokens}, and the first was right"
+                f"of {own.num_drafted} guessed tokens were rejected by token {own.num_tokens}, and the first was right"
             )
             raise OutcomeMismatch(message, num_rejected=own.num_rejected)
 

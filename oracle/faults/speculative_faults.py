@@ -242,20 +242,15 @@ def draft_cache_misses_a_token(self: DraftModelProposer, request: DraftRequest) 
 
 
 @one_replacement(
-    "wrong_guesses_stay_in_the_draft_cache",
+    "draft_cache_shared_by_requests",
     Area.DRAFTING,
-    "the draft model goes on from its own guess after that was rejected",
+    "the draft model keeps the keys and values of all requests as if they were one",
     DraftModelProposer,
     "_begin",
 )
-def wrong_guesses_stay_in_the_draft_cache(self: DraftModelProposer, request: DraftRequest) -> Any:
-    """Takes the length of what ran for what is right of it."""
-    held = self._held_by_key.get(request.key)
-    ran = 0 if held is None else min(len(held.token_ids), len(request.token_ids) - 1)
-    guess = _begin(self, request)
-    if guess is not None and len(guess.held.token_ids) < ran:
-        guess.held.token_ids[:] = request.token_ids[:ran]
-    return guess
+def draft_cache_shared_by_requests(self: DraftModelProposer, request: DraftRequest) -> Any:
+    """Looks all of them up under one name."""
+    return _begin(self, request._replace(key="all"))
 
 
 @one_replacement(
@@ -315,7 +310,7 @@ FAULTS = (
     end_inside_a_guess_missed,
     logprobs_of_the_last_guess,
     draft_cache_misses_a_token,
-    wrong_guesses_stay_in_the_draft_cache,
+    draft_cache_shared_by_requests,
     likeliest_token_replaces,
     whole_distribution_replaces,
     acceptance_without_the_drafts_probability,
