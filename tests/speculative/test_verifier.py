@@ -90,8 +90,9 @@ def test_verify_refuses_logits_that_are_not_numbers_only_where_a_guess_led_to_th
     rows = [np.array([0.0, 1.0]), np.array([np.nan, 1.0])]
     context = SampleContext(SamplingParams(), 0, 0, (0,), [], frozenset())
     assert verify(rows, Draft((0,)), context) == [1]
+    assert verify(rows, Draft((1,)), context) == [1], "the guess that stayed is emitted, and the next step raises"
     with pytest.raises(InvariantError, match="hold NaN"):
-        verify(rows, Draft((1,)), context)
+        verify(rows[::-1], Draft((1,)), context)
 
 
 # Laws in closed form
