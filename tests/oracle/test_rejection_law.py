@@ -51,7 +51,9 @@ def test_check_counts_no_pair_of_equal_distributions(monkeypatch):
 def test_check_names_the_pair_whose_law_is_another(name):
     with (
         FAULTS[name].planted(),
-        pytest.raises(LogitsMismatch, match=r"pair \d+: the law .* off, over 1e-12; model \[.*\], guesses \[") as caught,
+        pytest.raises(
+            LogitsMismatch, match=r"pair \d+: the law .* off, over 1e-12; model \[.*\], guesses \["
+        ) as caught,
     ):
         check_rejection_law(NUM_CASES, 0)
     assert caught.value.difference > LAW_BOUND
