@@ -158,6 +158,7 @@ def test_draft_model_is_a_smaller_one_of_the_same_vocabulary_with_other_weights(
     case = Case(replace(SCENARIO, checkpoint=spec, engine=EngineSpec(speculative="draft")))
     draft_model, model = case.draft_model, case.loaded(batch_invariant=True).model
     assert draft_model is case.draft_model, "it is loaded once"
+    assert draft_model is not None
     assert (draft_model.config.num_layers, draft_model.config.vocab_size) == (1, model.config.vocab_size)
     first, other = (dict(own.named_parameters())["model.embed_tokens.weight"] for own in (draft_model, model))
     assert not first.equal(other)

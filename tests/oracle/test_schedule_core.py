@@ -1,6 +1,7 @@
 """Engines are set up as a scenario says."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from oracle.schedule_core import (
 )
 from oracle.scripted_proposer import ScriptedProposer
 from oracle.symbolic_check import SYMBOLIC_MODES, symbolic_answers
+from refinfer.engine.core import EngineCore
 from refinfer.speculative import DraftModelProposer, NgramProposer
 
 
@@ -60,7 +62,7 @@ def test_requests_are_seeded_throughout_where_a_model_guesses(speculative):
     assert replace(unseeded.params, seed=None) == scenario_of().requests[0].params
 
 
-def proposer_in(core):
+def proposer_in(core: EngineCore) -> Any:
     return None if core._speculation is None else core._speculation._proposer
 
 
@@ -81,7 +83,7 @@ def test_symbolic_core_guesses_over_blocks_only_and_has_no_second_model(mode, sp
     assert proposer_in(symbolic_core(scenario, mode)) is None
     core = symbolic_core(scenario, mode, expected)
     assert type(proposer_in(core)) is (kind if mode == "paged" else type(None))
-    if proposer_in(core) is not None:
+    if core._speculation is not None:
         assert core._speculation._num_speculative_tokens == 3
 
 
@@ -110,8 +112,8 @@ def test_model_core_guesses_with_what_the_scenario_says(model_case, speculative,
     assert proposer_in(model_core(loaded, case.scenario, "paged")) is None
     assert proposer_in(model_core(loaded, case.scenario, "continuous", *arguments)) is None
     proposer = proposer_in(model_core(loaded, case.scenario, "paged", *arguments))
-    drafting = CheckedProposer if batch_invariant else DraftModelProposer
-    kinds = {None: type(None), "ngram": NgramProposer, "scripted": ScriptedProposer}
+    drafting: Any = CheckedProposer if batch_invariant else DraftModelProposer
+    kinds: dict[str | None, Any] = {None: type(None), "ngram": NgramProposer, "scripted": ScriptedProposer}
     assert type(proposer) is kinds.get(speculative, drafting)
     if speculative in ("self", "draft"):
         inner = proposer._proposer if batch_invariant else proposer
