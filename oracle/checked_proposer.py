@@ -7,9 +7,11 @@ import torch
 
 from oracle.errors import InvariantViolation
 from refinfer.cache import CausalAttentionView
+from refinfer.errors import InvariantError, NoTokenLeftError
 from refinfer.model import Llama
-from refinfer.sampling import sample_token
+from refinfer.sampling import SampleContext, sample_token
 from refinfer.scheduler import RequestState
+from refinfer.shapes import LogitsRow
 from refinfer.speculative import Draft, DraftModelProposer, DraftRequest
 
 
@@ -35,7 +37,8 @@ class CheckedProposer:
         """
         drafts = self._proposer.propose(requests)
         for request, draft in zip(requests, drafts, strict=True):
-            if draft.token_ids:
+            # A sample for which there is no room, or that has not caught up, is not guessed for, and has not run.
+            if draft.token_ids or self._proposer.num_held_tokens(request.key) >= len(request.token_ids):
                 self._check(request, draft)
         return drafts
 
@@ -44,19 +47,30 @@ class CheckedProposer:
         self._proposer.forget(key)
 
     def _check(self, request: DraftRequest, draft: Draft) -> None:
-        token_ids = [*request.token_ids, *draft.token_ids[:-1]]
+        guesses: list[int | None] = list(draft.token_ids)
+        if len(guesses) < request.num_tokens:
+            guesses.append(None)  # the draft model gave no token there
+        token_ids = [*request.token_ids, *draft.token_ids[: len(guesses) - 1]]
         count = len(token_ids)
         rows = list(range(len(request.token_ids) - 1, count))
         view = CausalAttentionView([count])
         logits = self._model.forward(torch.tensor(token_ids), torch.arange(count), view, rows)
         wide = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
-        for place, (row, guess) in enumerate(zip(wide.numpy(), draft.token_ids, strict=True)):
+        for place, (row, guess) in enumerate(zip(wide.numpy(), guesses, strict=True)):
             own = [*request.context.output_token_ids, *draft.token_ids[:place]]
-            expected = sample_token(row, replace(request.context, output_token_ids=own))
+            expected = _token_of(row, replace(request.context, output_token_ids=own))
             if guess != expected:
                 name = request.key.request.request_id if isinstance(request.key, RequestState) else request.key
                 message = (
                     f"request {name}: the draft model guesses {draft.token_ids} after {len(request.token_ids)} tokens; "
-                    f"without a cache it guesses {expected} at place {place}"
+                    f"without a cache it guesses {'nothing' if expected is None else expected} at place {place}"
                 )
                 raise InvariantViolation(message, place=place)
+
+
+def _token_of(logits: LogitsRow, context: SampleContext) -> int | None:
+    """Gives the token that logits give; None where they give none, with which a guess ends."""
+    try:
+        return sample_token(logits, context)
+    except (InvariantError, NoTokenLeftError):
+        return None

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from oracle.spec_checks import check_choice, check_count, check_flag, check_ids
+from oracle.errors import ScenarioError
+from oracle.spec_checks import are, check_choice, check_count, check_flag, check_ids
 from refinfer.config.engine_config import PREEMPTIONS, SCHEDULINGS
 
 SPECULATIVES = ("ngram", "scripted", "self", "draft")
@@ -53,7 +54,9 @@ class EngineSpec:
         check_choice("preemption", self.preemption, PREEMPTIONS)
         check_choice("speculative", self.speculative, (None, *SPECULATIVES))
         check_count("num_speculative_tokens", self.num_speculative_tokens)
-        check_count("number of guesses", len(self.guesses))
+        if not are(str, self.guesses) or not self.guesses:
+            message = f"guesses is {self.guesses!r}; it must hold at least one of {', '.join(map(repr, GUESSES))}"
+            raise ScenarioError(message, name="guesses")
         for guess in self.guesses:
             check_choice("guess", guess, GUESSES)
         check_flag("enable_prefix_caching", self.enable_prefix_caching)

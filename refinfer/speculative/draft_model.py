@@ -85,6 +85,11 @@ class DraftModelProposer:
         """Blocks that belong to no sample."""
         return self._pool.num_free_blocks
 
+    def num_held_tokens(self, key: Hashable) -> int:
+        """Tokens of a sample, guessed ones included, whose keys and values the draft model has."""
+        held = self._held_by_key.get(key)
+        return 0 if held is None else len(held.token_ids)
+
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """Guesses for each request."""
         guesses = [self._begin(request) for request in requests]

@@ -8,6 +8,7 @@ import pytest
 
 from oracle.case import Case
 from oracle.checkpoints import CheckpointSpec, write_checkpoint
+from oracle.engine_spec import EngineSpec
 from oracle.errors import OutcomeMismatch, ScenarioError
 from oracle.reference import Reference
 from oracle.scenario import DTYPES, RequestSpec, Scenario
@@ -150,3 +151,25 @@ def test_a_folder_that_is_given_is_used_as_it_is(tmp_path):
     assert [record.output_token_ids for record in case.records("none")] == [
         record.output_token_ids for record in Case(SCENARIO).records("none")
     ]
+
+
+def test_draft_model_is_a_smaller_one_of_the_same_vocabulary_with_other_weights():
+    spec = CheckpointSpec(num_layers=2)
+    case = Case(replace(SCENARIO, checkpoint=spec, engine=EngineSpec(speculative="draft")))
+    draft_model, model = case.draft_model, case.loaded(batch_invariant=True).model
+    assert draft_model is case.draft_model, "it is loaded once"
+    assert draft_model is not None
+    assert (draft_model.config.num_layers, draft_model.config.vocab_size) == (1, model.config.vocab_size)
+    first, other = (dict(own.named_parameters())["model.embed_tokens.weight"] for own in (draft_model, model))
+    assert not first.equal(other)
+
+
+@pytest.mark.parametrize("speculative", [None, "ngram", "scripted", "self"])
+def test_no_draft_model_is_loaded_where_none_guesses(speculative):
+    assert Case(replace(SCENARIO, engine=EngineSpec(speculative=speculative))).draft_model is None
+
+
+def test_checkpoint_that_was_not_generated_has_no_draft_model(tmp_path):
+    write_checkpoint(CheckpointSpec(num_layers=1), tmp_path)
+    scenario = replace(SCENARIO, checkpoint=None, engine=EngineSpec(speculative="draft"))
+    assert Case(scenario, tmp_path).draft_model is None

@@ -53,3 +53,37 @@ def test_chain_runner_refuses_blocks_in_another_order(running):
     held_blocks(state).table.block_ids.reverse()
     with pytest.raises(InvariantViolation, match="reads position 0"):
         runner.execute([ScheduledRow.of(state, 1)])
+
+
+@pytest.fixture
+def guessed(running):
+    """The same, after a step that ran the newest token and two guessed ones."""
+    state, runner = running
+    assert state.blocks is not None
+    state.blocks.table.append((3,))
+    (logits,) = runner.execute([ScheduledRow(state, 3, True, 3, (6, 7))])
+    return state, runner, logits
+
+
+def test_chain_runner_gives_the_logits_after_each_guessed_token(guessed):
+    _, _, logits = guessed
+    assert (logits == chain_logits(chain([1, 2, 3, 5, 6, 7]))[-3:]).all()
+
+
+def test_chain_runner_writes_over_a_guess_that_was_rejected(guessed):
+    state, runner, _ = guessed
+    state.append(4)
+    for num_computed_tokens, next_token_id in ((4, 0), (5, 2)):
+        state.num_computed_tokens = num_computed_tokens
+        (logits,) = runner.execute([ScheduledRow.of(state, 1)])
+        assert (logits == chain_logits(chain(state.token_ids))[-1:]).all()
+        state.append(next_token_id)
+
+
+def test_chain_runner_refuses_a_rejected_guess_that_counts_as_computed(guessed):
+    state, runner, _ = guessed
+    state.append(4)
+    state.append(0)
+    state.num_computed_tokens = 5
+    with pytest.raises(InvariantViolation, match=r"reads position 4 in slot \d"):
+        runner.execute([ScheduledRow.of(state, 1)])

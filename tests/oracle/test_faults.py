@@ -14,11 +14,12 @@ from oracle.case import Case
 from oracle.check import CheckSettings
 from oracle.checkpoints import CheckpointSpec
 from oracle.errors import FaultNotCaught
-from oracle.faults import FAULTS, SCHEDULE_FAULTS, Area, Fault
+from oracle.faults import FAULTS, LAW_FAULTS, SCHEDULE_FAULTS, Area, Fault
 from oracle.faults.hunt import Catch, hunt
 from oracle.faults.registry import Replacement, one_replacement
-from oracle.faults.schedule_hunt import hunt_schedules, run_watched
+from oracle.faults.schedule_hunt import hunt_law, hunt_schedules, run_watched
 from oracle.properties import PROPERTIES, observe
+from oracle.rejection_law import check_rejection_law
 from oracle.scenario import RequestSpec, Scenario
 from oracle.strategies import scenarios
 from oracle.subjects import MODES
@@ -30,6 +31,9 @@ pytestmark = pytest.mark.without_shape_checks
 
 RARELY_SEEN = ("presence_counts_often",)
 """Faults that change a token in few schedules only."""
+
+PROPERTY_FAULTS = tuple(name for name in FAULTS if name not in (*SCHEDULE_FAULTS, *LAW_FAULTS))
+"""Faults that the properties of generated cases are to catch."""
 
 BUSY = Scenario(
     requests=(
@@ -90,12 +94,27 @@ def test_fault_is_caught_by_schedules(name):
         run_symbolic(catch.scenario, "paged")
 
 
-def test_schedules_raise_no_alarm_without_a_fault():
-    with pytest.raises(FaultNotCaught, match="passed 40 schedules unseen"):
-        hunt_schedules(replace(NO_OP, area=Area.BLOCKS), num_schedules=40)
+@pytest.mark.parametrize(
+    ("area", "num_schedules"), [(Area.BLOCKS, 40), (Area.SPECULATIVE, 40), (Area.DRAFTING, 15), (Area.PAGED, 5)]
+)
+def test_schedules_raise_no_alarm_without_a_fault(area, num_schedules):
+    with pytest.raises(FaultNotCaught, match=f"passed {num_schedules} schedules unseen"):
+        hunt_schedules(replace(NO_OP, area=area), num_schedules=num_schedules)
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if name not in SCHEDULE_FAULTS])
+@pytest.mark.parametrize("name", LAW_FAULTS)
+def test_fault_is_caught_by_the_law(name):
+    assert "the law of the tokens is" in hunt_law(FAULTS[name], num_cases=50)
+    check_rejection_law(50, 0)
+
+
+def test_the_law_raises_no_alarm_without_a_fault():
+    with pytest.raises(FaultNotCaught, match=r"fault no_op \(nothing is wrong\) passed 50 pairs .* unseen") as caught:
+        hunt_law(NO_OP, num_cases=50)
+    assert caught.value.num_cases == 50
+
+
+@pytest.mark.parametrize("name", PROPERTY_FAULTS)
 def test_fault_is_caught(name):
     """By a property that holds on the very same case once the fault is pulled out again."""
     catch = hunt(FAULTS[name], BUSY_CASES)
@@ -163,6 +182,14 @@ def test_list_has_faults_of_every_area_under_names_of_their_own():
     assert all(fault.name == name and name.isidentifier() and fault.bug for name, fault in FAULTS.items())
     bugs = Counter(fault.bug for fault in FAULTS.values())
     assert max(bugs.values()) == 1
+
+
+def test_every_fault_is_hunted_in_one_way():
+    assert sorted([*SCHEDULE_FAULTS, *LAW_FAULTS, *PROPERTY_FAULTS]) == sorted(FAULTS)
+    assert {FAULTS[name].area for name in LAW_FAULTS} == {Area.LAW}
+    of_schedules = {Area.SPECULATIVE, Area.DRAFTING}
+    assert of_schedules <= {FAULTS[name].area for name in SCHEDULE_FAULTS}
+    assert not of_schedules & {FAULTS[name].area for name in PROPERTY_FAULTS}
 
 
 def test_no_fault_of_a_module_is_left_out():

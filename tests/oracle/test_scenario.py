@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracle.engine_spec import GUESSES, SPECULATIVES, EngineSpec
 from oracle.errors import ScenarioError
 from oracle.scenario import SCENARIO_VERSION, RequestSpec, Scenario
 from oracle.strategies import model_scenarios, scenarios
@@ -22,6 +23,23 @@ def test_scenario_survives_json(scenario, texts):
     copy = Scenario.from_json(scenario.to_json())
     assert copy == scenario
     assert hash(copy) == hash(scenario)
+
+
+@pytest.mark.parametrize("speculative", [None, *SPECULATIVES])
+def test_scenario_with_guesses_survives_json(speculative):
+    engine = EngineSpec(speculative=speculative, num_speculative_tokens=7, guesses=GUESSES)
+    scenario = replace(THREE, engine=engine)
+    copy = Scenario.from_json(scenario.to_json())
+    assert copy == scenario
+    assert copy.engine.guesses == GUESSES
+    assert hash(copy) == hash(scenario)
+
+
+def test_file_from_before_guesses_is_refused():
+    raw = json.loads(THREE.to_json())
+    assert raw["version"] == SCENARIO_VERSION == 4
+    with pytest.raises(ScenarioError, match="version"):
+        Scenario.from_json(json.dumps(raw | {"version": 3}))
 
 
 @given(scenario=ALL_SCENARIOS)
@@ -83,6 +101,12 @@ def test_from_json_refuses_json_that_is_no_scenario(value):
         (("max_num_seqs",), "16"),
         (("texts",), "abc"),
         (("texts",), [1]),
+        (("engine", "speculative"), "x"),
+        (("engine", "num_speculative_tokens"), 0),
+        (("engine", "guesses"), []),
+        (("engine", "guesses"), ["x"]),
+        (("engine", "guesses"), "right"),
+        (("engine", "guesses"), None),
         (("checkpoint",), {"unknown": 1}),
         (("checkpoint",), "smollm2"),
         (("unknown",), 1),

@@ -2,8 +2,10 @@
 
 import pytest
 
+from oracle import schedule_properties
 from oracle.case import Case
 from oracle.choosers import RandomChooser
+from oracle.engine_spec import SPECULATIVES, EngineSpec
 from oracle.errors import CheckFailed
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
@@ -48,3 +50,29 @@ def test_model_core_is_the_mode_of_that_name(mode):
     core = model_core(Case(scenario).loaded(batch_invariant=True), scenario, mode)
     assert (core.scheduler.blocks is not None) == mode.startswith("paged")
     assert len(requests_of(scenario)) == 1
+
+
+@pytest.mark.parametrize("batch_invariant", [True, False], ids=["invariant", "plain"])
+@pytest.mark.parametrize("mode", ["paged", "paged_gather"])
+def test_schedules_with_guesses_equal_their_requests_alone(batch_invariant, mode):
+    choose = RandomChooser(5)
+    seen = set()
+    for _ in range(NUM_SCHEDULES):
+        scenario = choose_model_schedule(choose, CHECKPOINTS[:2], batch_invariant=batch_invariant, is_speculative=True)
+        drive, _ = RUNS.run(scenario, mode)
+        if drive.core.stats().num_proposed_tokens:
+            seen.add(scenario.engine.speculative)
+    assert len(seen) > 1, "tokens were guessed, in more ways than one"
+
+
+@pytest.mark.parametrize("batch_invariant", [True, False], ids=["invariant", "plain"])
+@pytest.mark.parametrize("speculative", [None, *SPECULATIVES])
+def test_only_the_model_itself_in_the_invariant_manner_must_guess_right(monkeypatch, speculative, batch_invariant):
+    asked = []
+    monkeypatch.setattr(schedule_properties, "check_guesses", lambda _, *, are_all_right: asked.append(are_all_right))
+    engine = EngineSpec(speculative=speculative)
+    requests = (RequestSpec((1, 2), 4, ignore_eos=True),)
+    scenario = Scenario(requests, checkpoint=CHECKPOINTS[0], engine=engine, batch_invariant=batch_invariant)
+    drive, _ = RUNS.run(scenario, "paged")
+    assert asked == [speculative == "self" and batch_invariant]
+    assert (drive.num_steps == 2) is (speculative in ("self", "scripted"))

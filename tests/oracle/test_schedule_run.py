@@ -42,3 +42,23 @@ def test_a_run_that_saw_nothing_is_vacuous(number, mode):
 def test_time_ends_a_run():
     (report,) = run_schedules(schedules(5), run_with_effects, ("none",), deadline=time.monotonic() - 1)
     assert report.table.num_schedules == 0
+
+
+@pytest.mark.parametrize(
+    ("features", "verdict"),
+    [((), Verdict.PASS), (("accept",), Verdict.VACUOUS), (("accept", "no such feature"), Verdict.VACUOUS)],
+)
+def test_a_wanted_feature_that_never_came_makes_a_run_vacuous(features, verdict):
+    choose = RandomChooser(0)
+    silent = (choose_symbolic_schedule(choose, is_speculative=False) for _ in range(2))
+    (report,) = run_schedules(silent, run_with_effects, ("paged",), features=features)
+    assert (report.verdict, report.features, report.table.missing(report.features)) == (verdict, features, features)
+
+
+def test_a_wanted_feature_that_came_makes_a_run_pass():
+    choose = RandomChooser(0)
+    guessing = [choose_symbolic_schedule(choose, is_speculative=True) for _ in range(8)]
+    paged, continuous = run_schedules(iter(guessing), run_with_effects, ("paged", "continuous"), features=("accept",))
+    assert paged.verdict is Verdict.PASS
+    assert paged.table.share("accept") > 0
+    assert continuous.verdict is Verdict.PASS, "a mode without blocks cannot have it"

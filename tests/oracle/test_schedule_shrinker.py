@@ -34,3 +34,41 @@ def test_what_a_failure_needs_stays():
 
 def test_time_ends_the_search():
     assert shrink(big(0), lambda _: True, deadline=time.monotonic() - 1) == big(0)
+
+
+def guessing(seed):
+    return choose_symbolic_schedule(RandomChooser(seed), is_speculative=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_guesses_go_where_nothing_needs_them(seed):
+    assert guessing(seed).engine.speculative is not None
+    smallest = shrink(guessing(seed), lambda _: True, deadline=time.monotonic() + 20)
+    assert smallest.engine == EngineSpec()
+
+
+@pytest.mark.parametrize("needed", [("wrong",), ("end", "right")])
+def test_guesses_become_as_few_as_a_failure_needs(needed):
+    def fails(scenario):
+        return scenario.engine.speculative == "scripted" and set(needed) <= set(scenario.engine.guesses)
+
+    first = next(own for own in map(guessing, range(300)) if fails(own) and len(own.engine.guesses) > 3)
+    smallest = shrink(first, fails, deadline=time.monotonic() + 20)
+    assert sorted(smallest.engine.guesses) == sorted(needed)
+    assert smallest.engine == EngineSpec(speculative="scripted", guesses=smallest.engine.guesses)
+    assert smallest.requests == (RequestSpec((0,)),)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_smaller_schedule_is_legal(seed):
+    """A list of guesses is never emptied, which would be no script."""
+    seen: list[Scenario] = []
+
+    def fails(scenario):
+        seen.append(scenario)
+        return False
+
+    first = guessing(seed)
+    assert shrink(first, fails, deadline=time.monotonic() + 20) == first
+    assert any(own.engine.speculative is None for own in seen)
+    assert all(own.engine.guesses for own in seen)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from oracle.checkpoints import CheckpointSpec
 from oracle.choosers import RandomChooser
+from oracle.engine_spec import GUESSES, SPECULATIVES
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule, symbolic_schedules
 from oracle.schedule_witness import FEATURES, PAIRS, WitnessTable
@@ -58,3 +59,15 @@ def test_schedules_of_models_fit_them(seed):
     scenario = choose_model_schedule(RandomChooser(seed), (spec,), batch_invariant=True)
     assert scenario.max_model_len <= spec.max_position_embeddings
     assert not any(request.sampling.stop for request in scenario.requests)
+
+
+@pytest.mark.parametrize("is_speculative", [None, True, False])
+def test_schedules_guess_in_every_way_always_or_never(is_speculative):
+    choose = RandomChooser(0)
+    engines = [choose_symbolic_schedule(choose, is_speculative=is_speculative).engine for _ in range(NUM_SCHEDULES)]
+    expected = {None: {None, *SPECULATIVES}, True: set(SPECULATIVES), False: {None}}[is_speculative]
+    assert {engine.speculative for engine in engines} == expected
+    scripts = [engine.guesses for engine in engines if engine.speculative == "scripted"]
+    assert {guess for script in scripts for guess in script} == (set() if is_speculative is False else set(GUESSES))
+    silent = [engine for engine in engines if engine.speculative is None]
+    assert {(engine.num_speculative_tokens, engine.guesses) for engine in silent} <= {(4, ("right",))}

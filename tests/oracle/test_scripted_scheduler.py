@@ -1,5 +1,6 @@
 """A script is followed while it lasts, and never does what no scheduler may do."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,3 +78,69 @@ def test_no_script_breaks_the_limits(data):
             if row.emits:
                 scheduler.finish(row.state, FinishReason.LENGTH)
     assert not scheduler.has_unfinished_requests()
+
+
+def guessing(script, num_requests=1, draft=(7, 8, 9)):
+    """A scheduler whose requests have run their three prompt tokens, and are guessed for with the fourth to run."""
+    scheduler = scheduler_of([StepScript(admit=num_requests, caps=(3, 3)), *script], (3,) * num_requests)
+    while any(state.num_tokens == 3 for state in (*scheduler.running, *scheduler.waiting)):
+        output = scheduler.schedule()
+        scheduler.advance(output.rows)
+        for row in output.rows:
+            if row.emits:
+                row.state.append(5)
+    for state in scheduler.running:
+        scheduler.propose(state, draft)
+    return scheduler
+
+
+@pytest.mark.parametrize(
+    ("emitted", "num_rejected", "num_lost_blocks", "ends_inside"),
+    [
+        ((7, 8, 9, 1), 0, 0, False),
+        ((7, 8, 1), 1, 1, False),
+        ((7, 1), 2, 1, False),
+        ((1,), 3, 2, False),
+        ((7,), 3, 2, True),
+        ((7, 8), 2, 1, True),
+        ((7, 8, 9), 1, 1, True),
+    ],
+)
+def test_passes_over_guessed_tokens_are_noted(emitted, num_rejected, num_lost_blocks, ends_inside):
+    """Four tokens and three guessed ones lie in four blocks of two."""
+    scheduler = guessing([])
+    assert scheduler.verified == [], "a prompt is nothing that was guessed"
+    (row,) = scheduler.schedule().rows
+    assert (row.num_scheduled_tokens, row.draft_token_ids) == (4, (7, 8, 9))
+    for token_id in emitted:
+        row.state.append(token_id)
+    scheduler.advance([row], [num_rejected])
+    (own,) = scheduler.verified
+    assert own == (row.state, 3, num_rejected, num_lost_blocks, 4 + len(emitted), ends_inside)
+    assert row.state.num_computed_tokens == 7 - num_rejected
+
+
+@pytest.mark.parametrize(
+    ("step", "num_requests", "drafted"),
+    [
+        (StepScript(rotation=1), 1, [(7, 8, 9)]),
+        (StepScript(caps=(2,)), 1, [(7,)]),
+        (StepScript(caps=(3,)), 1, [(7, 8)]),
+        (StepScript(caps=(9,)), 1, [(7, 8, 9)]),
+        (StepScript(caps=(1,)), 1, [()]),
+        (StepScript(caps=(0,)), 1, []),
+        (StepScript(admit=0), 2, [(7, 8, 9), ()]),
+        (StepScript(caps=(1,)), 2, [(), (7, 8, 9)]),
+        (StepScript(caps=(3, 2)), 2, [(7, 8), (7,)]),
+        (StepScript(caps=(0, 2)), 2, [(7,)]),
+        (StepScript(recompute=(0,), admit=0), 2, [(7, 8, 9)]),
+    ],
+)
+def test_caps_and_the_budget_limit_how_far_is_looked_ahead(step, num_requests, drafted):
+    """A cap counts known tokens and guessed ones; all that is known comes before anything that is guessed."""
+    scheduler = guessing([step], num_requests)
+    scheduler._script = iter([step])
+    output = scheduler.schedule()
+    assert [row.draft_token_ids for row in output.rows] == drafted
+    assert output.num_scheduled_tokens <= BUDGET
+    assert all(row.num_scheduled_tokens == 1 + len(row.draft_token_ids) for row in output.rows)

@@ -48,3 +48,9 @@ def test_what_was_dropped_is_gone(store, state):
 def test_operations_are_carried_out_in_the_order_decided(store):
     store.carry_out([CopyBlock(0, 3), ForgetBlocks((0,)), CopyBlock(1, 0)])
     assert store.values == list("cdcdefab")
+
+
+def test_values_in_blocks_are_read_in_the_order_asked_for_and_stay(store):
+    assert store.values_in([3, 0]) == [None, None, "a", "b"]
+    assert store.values_in([]) == []
+    assert store.values == [*"abcdef", None, None]

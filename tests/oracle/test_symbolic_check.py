@@ -7,11 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from oracle.choosers import RandomChooser
-from oracle.errors import CheckFailed
+from oracle.engine_spec import EngineSpec
+from oracle.errors import CheckFailed, InvariantViolation
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_run import ModeReport, _run_one
 from oracle.schedule_strategies import choose_symbolic_schedule, symbolic_schedules
-from oracle.symbolic_check import SYMBOLIC_MODES, run_symbolic, run_with_effects
+from oracle.symbolic_check import SYMBOLIC_MODES, check_published, run_symbolic, run_with_effects
 from refinfer.cache.prefix import PrefixMap
 from refinfer.engine.core import EngineCore
 from refinfer.sampling import sampler
@@ -162,3 +163,49 @@ def test_an_error_of_the_engine_is_a_failed_check():
         pytest.raises(CheckFailed, match="KeyError"),
     ):
         run_symbolic(scenario, "paged")
+
+
+@pytest.mark.parametrize("mode", ["paged", "continuous"])
+def test_many_schedules_with_guesses_equal_their_requests_alone(mode):
+    choose = RandomChooser(2)
+    for _ in range(NUM_SCHEDULES // 4):
+        run_symbolic(choose_symbolic_schedule(choose, is_speculative=True), mode)
+
+
+def published(**engine):
+    """A run of two requests of which blocks of two tokens stay in the prefix cache."""
+    scenario = Scenario(
+        (RequestSpec((1, 2, 3, 0, 1), 4, ignore_eos=True), RequestSpec((2, 2, 2), 3, ignore_eos=True, cache_salt="s")),
+        checkpoint=None,
+        is_symbolic=True,
+        engine=EngineSpec(block_size=2, **engine),
+    )
+    return run_symbolic(scenario, "paged")
+
+
+@pytest.mark.parametrize(("place", "num_tokens"), [(0, 8), (1, 4)])
+def test_wrong_value_in_a_published_block_is_named(place, num_tokens):
+    """Where nobody comes to read it, no answer shows it."""
+    drive = published(enable_prefix_caching=True)
+    check_published(drive)
+    (state,) = drive.driven[place].states
+    block_ids, found = drive.core.scheduler.blocks.prefix.match(
+        state.token_ids, state.request.cache_salt, state.num_tokens
+    )
+    assert found == num_tokens
+    drive.core.runner._store.values[block_ids[-1] * 2 + 1] = b"wrong"
+    message = rf"blocks \[{', '.join(map(str, block_ids))}\] are found by the first {num_tokens} .* request {place}, "
+    with pytest.raises(InvariantViolation, match=message) as caught:
+        check_published(drive)
+    assert caught.value.block_ids == block_ids
+
+
+def test_what_nobody_can_find_is_not_checked():
+    drive = published()
+    drive.core.runner._store.values[:] = [b"wrong"] * len(drive.core.runner._store.values)
+    check_published(drive)
+    check_published(published_in_continuous_mode())
+
+
+def published_in_continuous_mode():
+    return run_symbolic(Scenario((RequestSpec((0,)),), checkpoint=None, is_symbolic=True), "continuous")

@@ -3,7 +3,7 @@
 import pytest
 
 from oracle.errors import InvariantViolation
-from oracle.symbolic import PrefixHash
+from oracle.symbolic import PrefixHash, logits_of
 from oracle.symbolic_runners import SymbolicContinuousRunner, SymbolicPagedRunner, SymbolicRecomputeRunner
 from refinfer.sampling import SamplingParams
 from refinfer.scheduler import (
@@ -21,9 +21,9 @@ from refinfer.scheduler import (
 TOKENS = (3, 1, 2, 1, 0)
 
 
-def expected():
+def expected(token_ids=TOKENS):
     prefix = PrefixHash()
-    return [prefix.push(token_id, place) for place, token_id in enumerate(TOKENS)]
+    return [prefix.push(token_id, place) for place, token_id in enumerate(token_ids)]
 
 
 @pytest.fixture
@@ -64,3 +64,61 @@ def test_blocks_are_copied_swapped_and_forgotten(state):
     state.num_computed_tokens = 4
     runner.execute([ScheduledRow(state, 1, False, 0)])
     assert runner.written[-1][2] == expected()[4]
+
+
+DRAFT = (9, 8)
+CORRECTED = (*TOKENS, 2)
+
+
+@pytest.fixture
+def guessed(state):
+    """A request of which three tokens are computed and two guessed, and the row that runs all that is left."""
+    state.move_to(RequestStatus.RUNNING)
+    state.blocks.table.append((6, 7))
+    return state, ScheduledRow(state, 4, True, 3, DRAFT)
+
+
+def values_of(runner, state, count):
+    """What is kept of the first tokens of a request."""
+    if isinstance(runner, SymbolicPagedRunner):
+        return runner.values_in(state.blocks.table.block_ids)[:count]
+    return runner._values_by_request[state][:count]
+
+
+@pytest.mark.parametrize("runner_class", [SymbolicPagedRunner, SymbolicContinuousRunner], ids=["p", "c"])
+def test_rejected_guesses_are_written_over_and_noted_of_nobody(runner_class, guessed):
+    state, row = guessed
+    runner = SymbolicPagedRunner(8, 2) if runner_class is SymbolicPagedRunner else SymbolicContinuousRunner()
+    runner.execute([ScheduledRow(state, 3, False, 0)])
+    state.num_computed_tokens = 3
+    (logits,) = runner.execute([row])
+    with_draft = expected((*TOKENS, *DRAFT))
+    assert (logits == logits_of(with_draft[4:])).all(), "after the newest known token, and after each guessed one"
+    assert values_of(runner, state, 7) == with_draft
+    assert runner.written == [(state, place, value) for place, value in enumerate(expected())]
+    state.append(CORRECTED[-1])
+    state.num_computed_tokens = len(TOKENS)
+    runner.execute([ScheduledRow(state, 1, True, 1)])
+    assert values_of(runner, state, 6) == expected(CORRECTED)
+    assert runner.written[-1] == (state, 5, expected(CORRECTED)[5])
+
+
+def test_rejected_guess_that_counts_as_computed_changes_what_comes_after(guessed):
+    """So that an answer shows it."""
+    state, row = guessed
+    runner = SymbolicPagedRunner(8, 2)
+    runner.execute([ScheduledRow(state, 3, False, 0)])
+    state.num_computed_tokens = 3
+    runner.execute([row])
+    state.token_ids += [2, 4]
+    state.num_computed_tokens = 6
+    runner.execute([ScheduledRow(state, 1, True, 1)])
+    assert runner.written[-1][2] != expected((*CORRECTED, 4))[-1]
+
+
+def test_values_in_blocks_come_in_the_order_of_the_blocks(state):
+    runner = SymbolicPagedRunner(8, 2)
+    runner.execute([ScheduledRow(state, 4, False, 0)])
+    first, second = state.blocks.table.block_ids[:2]
+    values = expected()
+    assert runner.values_in([second, first]) == [*values[2:4], *values[:2]]

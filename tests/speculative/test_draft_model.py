@@ -197,6 +197,15 @@ def test_forget_gives_every_block_back(new_proposer, request_of):
     assert proposer.num_free_blocks == 8
 
 
+def test_held_tokens_are_those_that_have_run_and_none_without_room(new_proposer, request_of):
+    proposer = new_proposer(5)
+    assert proposer.num_held_tokens("a") == 0
+    proposer.propose([request_of(PROMPT, 3, key="a")])
+    assert proposer.num_held_tokens("a") == len(PROMPT) + 2, "the last guessed token never runs"
+    proposer.propose([request_of(PROMPT, 16, key="a")])
+    assert proposer.num_held_tokens("a") == 0
+
+
 def test_forgotten_sample_begins_anew_in_blocks_that_others_had(new_proposer, request_of):
     proposer = new_proposer(3)
     for key in "abab":

@@ -58,3 +58,29 @@ def test_fault_that_is_not_caught_fails_the_run(run, monkeypatch):
     assert status == EXIT_FAIL
     assert "NOT CAUGHT: fault no_op (nothing is wrong) passed" in output
     assert output.splitlines()[-1] == "1 of 2 faults caught"
+
+
+@pytest.mark.usefixtures("_no_hunt")
+def test_fault_of_the_law_is_caught_by_the_law(run):
+    status, output, _ = run("faults", "whole_distribution_replaces", "--examples", 5)
+    assert status == EXIT_PASS
+    first, second, last = output.splitlines()
+    assert first.startswith("whole_distribution_replaces (law)")
+    assert second.startswith("  caught by the law, pair 0: the law of the tokens is ")
+    assert last == "1 of 1 faults caught"
+
+
+@pytest.mark.usefixtures("_no_hunt")
+def test_fault_of_the_law_that_is_not_caught_fails_the_run(run, monkeypatch):
+    harmless = Fault("no_op", Area.LAW, "nothing is wrong", NO_OP.replacements)
+    monkeypatch.setattr(faults, "FAULTS", {harmless.name: harmless})
+    monkeypatch.setattr(faults, "LAW_FAULTS", (harmless.name,))
+    status, output, _ = run("faults", "--examples", 5)
+    assert status == EXIT_FAIL
+    assert "NOT CAUGHT: fault no_op (nothing is wrong) passed 5 pairs of distributions unseen" in output
+
+
+def test_fault_of_guesses_is_caught_by_schedules(run):
+    status, output, _ = run("faults", "wrong_guess_emitted", "--examples", 5)
+    assert status == EXIT_PASS
+    assert "caught by schedules, answers in paged, in schedule " in output

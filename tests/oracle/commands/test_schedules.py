@@ -4,7 +4,9 @@ import pytest
 
 from oracle.__main__ import main
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, EXIT_USAGE, EXIT_VACUOUS
+from oracle.faults import FAULTS
 from oracle.scenario import Scenario
+from oracle.schedule_witness import SPECULATIVE_FEATURES
 from refinfer.scheduler import BlockSpace
 
 SYMBOLIC = ["schedules", "--symbolic", "--modes", "continuous"]
@@ -37,3 +39,46 @@ def test_a_failure_is_written_and_replayed(tmp_path, monkeypatch):
 @pytest.mark.parametrize("manner", [[], ["--plain"]])
 def test_schedules_run_on_tiny_models(manner):
     assert main(["schedules", *manner, "--modes", "static", "--examples", "1"]) == EXIT_PASS
+
+
+def shares(output):
+    """The share of schedules with each feature of guessed tokens, as the table shows it."""
+    rows = [[cell.strip() for cell in line.strip("│┃| ").replace("┃", "│").split("│")] for line in output.splitlines()]
+    return {row[0]: row[1] for row in rows if row[0] in SPECULATIVE_FEATURES}
+
+
+def test_speculative_schedules_guess_and_show_what_became_of_it(capsys):
+    assert main(["schedules", "--symbolic", "--speculative", "--examples", "6"]) == EXIT_VACUOUS
+    output = capsys.readouterr().out
+    assert set(shares(output)) == set(SPECULATIVE_FEATURES)
+    assert shares(output)["accept"] != "0.0%"
+    assert "continuous" not in output, "only what has blocks guesses"
+
+
+def test_speculative_run_is_vacuous_for_want_of_features_of_guesses(capsys, monkeypatch):
+    """Their names are among those that never came up, which they are not in a run that need not have guesses."""
+    monkeypatch.setenv("COLUMNS", "500")  # no line is broken
+    vacuous = {}
+    for options in ([], ["--speculative"]):
+        main(["schedules", "--symbolic", *options, "--modes", "paged", "--examples", "1"])
+        (line,) = [own for own in capsys.readouterr().out.splitlines() if own.startswith("vacuous: ")]
+        vacuous[bool(options)] = line
+    assert "lost block" in vacuous[True]
+    assert not any(name in vacuous[False] for name in SPECULATIVE_FEATURES)
+
+
+def test_schedule_that_fails_for_its_guesses_is_written_and_replayed(tmp_path):
+    arguments = ["--speculative", "--examples", "20", "--failures", str(tmp_path)]
+    with FAULTS["wrong_guess_emitted"].planted():
+        assert main(["schedules", "--symbolic", *arguments]) == EXIT_FAIL
+        path = tmp_path / "schedules-paged.json"
+        engine = Scenario.load(path).engine
+        assert engine.speculative is not None
+        assert len(engine.guesses) == 1
+        assert main(["replay", str(path)]) == EXIT_FAIL
+    assert main(["replay", str(path)]) == EXIT_PASS
+
+
+def test_speculative_schedules_run_on_tiny_models(capsys):
+    assert main(["schedules", "--speculative", "--modes", "paged_gather", "--examples", "1"]) == EXIT_VACUOUS
+    assert "FAIL" not in capsys.readouterr().out
