@@ -8,7 +8,7 @@ from rich.markup import escape
 from oracle.check import CheckSettings
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, pin_threads, positive
 from oracle.errors import FaultNotCaught, OracleError
-from oracle.faults import FAULTS, LAW_FAULTS, SCHEDULE_FAULTS
+from oracle.faults import FAULTS, LAW_FAULTS, SCHEDULE_FAULTS, Fault
 from oracle.faults.hunt import hunt
 from oracle.faults.schedule_hunt import hunt_law, hunt_schedules
 from oracle.strategies import scenarios
@@ -52,29 +52,29 @@ def run(options: argparse.Namespace, console: Console) -> int:
         if options.list:
             continue
         try:
-            if fault.name in SCHEDULE_FAULTS:
-                seen = hunt_schedules(fault, num_schedules=SCHEDULES_PER_CASE * options.examples, seed=options.seed)
-                num_caught += 1
-                line = f"  caught by schedules, {seen.way}, in schedule {seen.num_schedules}"
-                console.print(line, style="green", highlight=False, soft_wrap=True)
-                continue
-            if fault.name in LAW_FAULTS:
-                message = hunt_law(fault, num_cases=options.examples, seed=options.seed)
-                num_caught += 1
-                console.print(f"  caught by the law, {escape(message)}", style="green", highlight=False, soft_wrap=True)
-                continue
-            catch = hunt(fault, check_settings)
+            line = _hunted(fault, check_settings)
         except FaultNotCaught as error:
             console.print(f"  NOT CAUGHT: {escape(str(error))}", style="bold red", highlight=False, soft_wrap=True)
             continue
         num_caught += 1
-        console.print(
-            f"  caught by {catch.property_name} × {catch.mode} in case {catch.num_cases}, {catch.size}",
-            style="green",
-            highlight=False,
-            soft_wrap=True,
-        )
+        console.print(f"  caught by {escape(line)}", style="green", highlight=False, soft_wrap=True)
     if options.list:
         return EXIT_PASS
     console.print(f"{num_caught} of {len(chosen)} faults caught", style="bold", highlight=False)
     return EXIT_PASS if num_caught == len(chosen) else EXIT_FAIL
+
+
+def _hunted(fault: Fault, check_settings: CheckSettings) -> str:
+    """Gives what caught a fault, in words.
+
+    Raises:
+        FaultNotCaught: Nothing did.
+    """
+    num_examples, seed = check_settings.num_examples, check_settings.seed
+    if fault.name in SCHEDULE_FAULTS:
+        seen = hunt_schedules(fault, num_schedules=SCHEDULES_PER_CASE * num_examples, seed=seed)
+        return f"schedules, {seen.way}, in schedule {seen.num_schedules}"
+    if fault.name in LAW_FAULTS:
+        return f"the law, {hunt_law(fault, num_cases=num_examples, seed=seed)}"
+    catch = hunt(fault, check_settings)
+    return f"{catch.property_name} × {catch.mode} in case {catch.num_cases}, {catch.size}"

@@ -3,6 +3,7 @@
 from oracle.faults import (
     block_faults,
     cache_faults,
+    drafting_faults,
     ending_faults,
     loader_faults,
     mask_faults,
@@ -13,6 +14,7 @@ from oracle.faults import (
     position_faults,
     preemption_faults,
     prefix_faults,
+    rejection_faults,
     sampling_faults,
     scheduler_faults,
     speculative_faults,
@@ -29,6 +31,8 @@ _MODULES_OF_SERVING = (
     picking_faults,
     ending_faults,
     speculative_faults,
+    rejection_faults,
+    drafting_faults,
 )
 
 FAULTS = {

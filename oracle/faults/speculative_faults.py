@@ -1,4 +1,4 @@
-"""Faults of guessed tokens: which of them stay, what is kept of the others, and where a request ends among them."""
+"""Faults of guessed tokens: which of them stay, and where a request ends among them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,13 +13,10 @@ from refinfer.engine import speculation as speculation_module
 from refinfer.engine.core import EngineCore
 from refinfer.engine.speculation import Speculation
 from refinfer.sampling import SampleContext
-from refinfer.scheduler import BlockSpace, RequestQueues, RequestState, ScheduledRow
-from refinfer.scheduler.request import held_blocks
-from refinfer.shapes import LogitsRow, Probabilities
-from refinfer.speculative import Draft, DraftModelProposer, DraftRequest, verifier, verify
+from refinfer.scheduler import RequestQueues, RequestState, ScheduledRow
+from refinfer.shapes import LogitsRow
+from refinfer.speculative import Draft, DraftModelProposer, verifier, verify
 
-_advance = RequestQueues.advance
-_preempt = RequestQueues.preempt
 _take = EngineCore._take  # noqa: SLF001
 _propose = Speculation.propose
 _begin = DraftModelProposer._begin  # noqa: SLF001
@@ -118,80 +115,6 @@ def one_guess_at_least(self: Speculation, scheduler: RequestQueues) -> list[Draf
 
 
 @one_replacement(
-    "rejected_tokens_count_as_computed",
-    Area.SPECULATIVE,
-    "a request advances past guessed tokens that were rejected",
-    RequestQueues,
-    "advance",
-)
-def rejected_tokens_count_as_computed(
-    self: RequestQueues, rows: Sequence[ScheduledRow], nums_rejected: Sequence[int] | None = None
-) -> None:
-    """Advances by all that ran."""
-    _advance(self, rows, [0] * len(nums_rejected or rows))
-
-
-@one_replacement(
-    "rejected_tokens_published",
-    Area.SPECULATIVE,
-    "blocks with keys and values of rejected tokens can be found by their requests' real tokens",
-    RequestQueues,
-    "advance",
-)
-def rejected_tokens_published(
-    self: RequestQueues, rows: Sequence[ScheduledRow], nums_rejected: Sequence[int] | None = None
-) -> None:
-    """Publishes one step later what this step wrote, as if all of it had stayed."""
-    _advance(self, rows, nums_rejected)
-    for row, num_rejected in zip(rows, nums_rejected or [0] * len(rows), strict=True):
-        state = row.state
-        if num_rejected and self.blocks is not None and len(held_blocks(state).table.block_ids):
-            num_computed = state.num_computed_tokens
-            num_held = len(held_blocks(state).table.block_ids) * self.blocks.block_size
-            state.num_computed_tokens = min(num_computed + num_rejected, state.num_tokens, num_held)
-            self.blocks.publish(state)
-            state.num_computed_tokens = num_computed
-
-
-@one_replacement(
-    "look_ahead_blocks_lost",
-    Area.SPECULATIVE,
-    "blocks that only rejected tokens need are taken out of the table and never given back",
-    BlockSpace,
-    "give_back_look_ahead",
-)
-def look_ahead_blocks_lost(self: BlockSpace, state: RequestState) -> None:
-    """Cuts the table, and nothing else."""
-    held_blocks(state).table.cut(-(-state.num_tokens // self.block_size))
-
-
-@one_replacement(
-    "look_ahead_blocks_kept",
-    Area.SPECULATIVE,
-    "blocks that only rejected tokens need stay reserved",
-    BlockSpace,
-    "give_back_look_ahead",
-)
-def look_ahead_blocks_kept(self: BlockSpace, state: RequestState) -> None:
-    """Keeps them for later."""
-
-
-@one_replacement(
-    "guess_survives_preemption",
-    Area.SPECULATIVE,
-    "what was guessed for a request is kept when the step that was to verify it preempts the request",
-    RequestQueues,
-    "preempt",
-)
-def guess_survives_preemption(self: RequestQueues, state: RequestState, *, by_swap: bool) -> str:
-    """Takes the blocks back and leaves the guess."""
-    draft_token_ids = state.draft_token_ids
-    how = _preempt(self, state, by_swap=by_swap)
-    state.draft_token_ids = draft_token_ids
-    return how
-
-
-@one_replacement(
     "end_inside_a_guess_missed",
     Area.SPECULATIVE,
     "an end-of-sequence or stop token ends a request only as the last token of a step",
@@ -226,74 +149,6 @@ def logprobs_of_the_last_guess(self: EngineCore, state: RequestState, choice: An
     return _take(self, state, choice)
 
 
-@one_replacement(
-    "draft_cache_misses_a_token",
-    Area.DRAFTING,
-    "the draft model never runs the last token before a guess again, and takes an old value for it",
-    DraftModelProposer,
-    "_begin",
-)
-def draft_cache_misses_a_token(self: DraftModelProposer, request: DraftRequest) -> Any:
-    """Counts one token as run that has not."""
-    guess = _begin(self, request)
-    if guess is not None and len(guess.held.token_ids) + 1 < len(request.token_ids):
-        guess.held.token_ids.append(request.token_ids[len(guess.held.token_ids)])
-    return guess
-
-
-@one_replacement(
-    "draft_cache_shared_by_requests",
-    Area.DRAFTING,
-    "the draft model keeps the keys and values of all requests as if they were one",
-    DraftModelProposer,
-    "_begin",
-)
-def draft_cache_shared_by_requests(self: DraftModelProposer, request: DraftRequest) -> Any:
-    """Looks all of them up under one name."""
-    return _begin(self, request._replace(key="all"))
-
-
-@one_replacement(
-    "likeliest_token_replaces",
-    Area.LAW,
-    "after a rejection the likeliest token of the residual comes, instead of one that is drawn",
-    verifier,
-    "residual",
-)
-def likeliest_token_replaces(target: Probabilities, drafted: Probabilities) -> Probabilities:
-    """Puts all on one token."""
-    own = np.maximum(target - drafted, 0.0)
-    return np.asarray(np.arange(len(own)) == own.argmax(), dtype=np.float64)
-
-
-@one_replacement(
-    "whole_distribution_replaces",
-    Area.LAW,
-    "after a rejection a token is drawn from the model's distribution, without taking the draft's away",
-    verifier,
-    "residual",
-)
-def whole_distribution_replaces(target: Probabilities, drafted: Probabilities) -> Probabilities:  # noqa: ARG001
-    """Takes nothing away."""
-    return target
-
-
-@one_replacement(
-    "acceptance_without_the_drafts_probability",
-    Area.LAW,
-    "a guess stays with the model's probability of it, whatever it was drawn with",
-    verifier,
-    "acceptance",
-)
-def acceptance_without_the_drafts_probability(
-    target: Probabilities,
-    drafted: Probabilities,  # noqa: ARG001
-    token_id: int,
-) -> float:
-    """Leaves the quotient out."""
-    return float(target[token_id])
-
-
 FAULTS = (
     every_guess_stays,
     guesses_held_to_the_logits_before,
@@ -302,16 +157,6 @@ FAULTS = (
     guesses_share_one_position,
     guess_of_another_request,
     one_guess_at_least,
-    rejected_tokens_count_as_computed,
-    rejected_tokens_published,
-    look_ahead_blocks_lost,
-    look_ahead_blocks_kept,
-    guess_survives_preemption,
     end_inside_a_guess_missed,
     logprobs_of_the_last_guess,
-    draft_cache_misses_a_token,
-    draft_cache_shared_by_requests,
-    likeliest_token_replaces,
-    whole_distribution_replaces,
-    acceptance_without_the_drafts_probability,
 )
