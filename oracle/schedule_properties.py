@@ -14,7 +14,7 @@ from oracle.schedule_witness import features_of
 from refinfer.engine import LoadedModel
 
 CHECKPOINTS = (
-    CheckpointSpec(num_layers=1, vocab_size=97),
+    CheckpointSpec(num_layers=1, vocab_size=97, eos_token_ids=tuple(range(2, 97, 7))),
     CheckpointSpec(seed=1, num_layers=2, num_heads=4, num_kv_heads=2, vocab_size=288, with_tokenizer=True),
     CheckpointSpec(
         seed=2,

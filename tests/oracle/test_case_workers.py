@@ -60,6 +60,9 @@ def test_cases_of_two_processes_come_back_in_their_order():
             workers.check(each)
             reports += workers.finished()
         reports += workers.rest()
+        workers.check(task(9, cannot_judge))
+        with pytest.raises(ReferenceUnavailable):
+            list(workers.rest())
     assert [report.task.index for report in reports] == list(range(9))
     seen = [report.seen["own", "none"] for report in reports]
     observations = [each for each in seen if isinstance(each, Observation)]
@@ -69,11 +72,8 @@ def test_cases_of_two_processes_come_back_in_their_order():
     assert {each.num_rows for each in observations} == {torch.get_num_threads()}
 
 
-@pytest.mark.parametrize(
-    ("check", "error"), [(ends_the_process, WorkerDied), (cannot_judge, ReferenceUnavailable)], ids=["dies", "raises"]
-)
-def test_what_ends_another_process_ends_the_run(check, error):
+def test_process_that_dies_ends_the_run():
     with CaseWorkers(2) as workers:
-        workers.check(task(0, check))
-        with pytest.raises(error):
+        workers.check(task(0, ends_the_process))
+        with pytest.raises(WorkerDied):
             list(workers.rest())
