@@ -9,6 +9,8 @@ from oracle.scenario import Scenario
 from oracle.schedule_witness import SPECULATIVE_FEATURES
 from refinfer.scheduler import BlockSpace
 
+pytestmark = pytest.mark.without_shape_checks
+
 SYMBOLIC = ["schedules", "--symbolic", "--modes", "continuous"]
 
 
