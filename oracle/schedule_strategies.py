@@ -84,7 +84,6 @@ _MODEL_MAX_TOKENS = (1, 2, 3, 5, 1, 2, 3, 5, 8, 40)
 
 _MAX_TOKENS = (1, 1, 2, 2, 3, 4, 5, 9)
 
-
 _ALL_SETTINGS = _SETTINGS + _TEXT_SETTINGS
 _GREEDY = SamplingSpec()
 
@@ -139,10 +138,7 @@ def choose_engine(
 ) -> EngineSpec:
     """Chooses settings of an engine; the simplest has blocks of 16, ample room, and neither shares nor guesses.
 
-    Args:
-        choose: Makes the choices.
-        is_speculative: Whether tokens are guessed; None chooses that too.
-        speculatives: What guesses them.
+    Whether tokens are guessed is chosen too, unless `is_speculative` says so.
     """
     choices = tuple(speculatives) if is_speculative is None else tuple(filter(None, speculatives))
     speculative = None if is_speculative is False else choose.one_of(choices)
