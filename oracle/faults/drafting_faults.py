@@ -5,11 +5,9 @@ from typing import Any
 import numpy as np
 
 from oracle.faults.registry import Area, one_replacement
-from refinfer.engine.core import EngineCore
 from refinfer.shapes import Probabilities
 from refinfer.speculative import DraftModelProposer, DraftRequest, verifier
 
-_take = EngineCore._take  # noqa: SLF001
 _begin = DraftModelProposer._begin  # noqa: SLF001
 
 

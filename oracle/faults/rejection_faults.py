@@ -3,15 +3,11 @@
 from collections.abc import Sequence
 
 from oracle.faults.registry import Area, one_replacement
-from refinfer.engine.core import EngineCore
 from refinfer.scheduler import BlockSpace, RequestQueues, RequestState, ScheduledRow
 from refinfer.scheduler.request import held_blocks
-from refinfer.speculative import DraftModelProposer
 
 _advance = RequestQueues.advance
 _preempt = RequestQueues.preempt
-_take = EngineCore._take  # noqa: SLF001
-_begin = DraftModelProposer._begin  # noqa: SLF001
 
 
 @one_replacement(

@@ -15,11 +15,10 @@ from refinfer.engine.speculation import Speculation
 from refinfer.sampling import SampleContext
 from refinfer.scheduler import RequestQueues, RequestState, ScheduledRow
 from refinfer.shapes import LogitsRow
-from refinfer.speculative import Draft, DraftModelProposer, verifier, verify
+from refinfer.speculative import Draft, verifier, verify
 
 _take = EngineCore._take  # noqa: SLF001
 _propose = Speculation.propose
-_begin = DraftModelProposer._begin  # noqa: SLF001
 
 
 @one_replacement(
