@@ -24,8 +24,8 @@ from oracle.chain_runner import VOCAB_SIZE, ChainRunner
 from refinfer.cache.block_table import BlockTable
 from refinfer.engine.core import EngineCore
 from refinfer.engine.engine import make_states
-from refinfer.engine.model_input import RowLogits
 from refinfer.engine.statistics import EngineStats
+from refinfer.model.model_input import RowLogits
 from refinfer.sampling import SamplingParams
 from refinfer.scheduler import BlockSpace, ContinuousScheduler, Request, RequestQueues, ScheduledRow, StaticScheduler
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from oracle.errors import InvariantViolation
 from oracle.slot_store import SlotStore
-from refinfer.engine.model_input import RowLogits
+from refinfer.model.model_input import RowLogits
 from refinfer.scheduler import BlockOperation, RequestState, ScheduledRow
 from refinfer.scheduler.request import held_blocks
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from refinfer.engine.answer import Answer
-from refinfer.engine.model_input import RowLogits
 from refinfer.engine.output import CompletionOutput, Logprob
+from refinfer.model.model_input import RowLogits
 from refinfer.sampling import SampleContext, finish, sample_token, token_logprobs
 from refinfer.scheduler import Request, RequestState, RequestStatus
 from refinfer.tokenizer import Tokenizer

@@ -11,9 +11,9 @@ from oracle.errors import ActivationMismatch
 from refinfer.cache import CausalAttentionView, ContinuousCache
 from refinfer.engine import LLM
 from refinfer.engine.core import EngineCore
-from refinfer.engine.model_input import RowLogits
 from refinfer.engine.model_runner import ModelRunner, RecomputeRunner
 from refinfer.model import Llama
+from refinfer.model.model_input import RowLogits
 from refinfer.scheduler import BlockOperation, Request, RequestState, ScheduledRow
 from refinfer.shapes import Logits
 

@@ -19,10 +19,10 @@ from refinfer.config.engine_config import engine_config
 from refinfer.engine import LoadedModel
 from refinfer.engine.assembly import make_runner
 from refinfer.engine.core import EngineCore
-from refinfer.engine.model_input import RowLogits
 from refinfer.engine.model_runner import ModelRunner
 from refinfer.engine.speculation import Speculation
 from refinfer.model import Llama
+from refinfer.model.model_input import RowLogits
 from refinfer.scheduler import BlockSpace, Request, RequestQueues, StaticScheduler
 from refinfer.speculative import DraftModelProposer, NgramProposer, Proposer
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from oracle.errors import InvariantViolation
 from oracle.slot_store import SlotStore
 from oracle.symbolic import PrefixHash, logits_of
-from refinfer.engine.model_input import RowLogits
+from refinfer.model.model_input import RowLogits
 from refinfer.scheduler import BlockOperation, RequestState, RequestStatus, ScheduledRow
 from refinfer.scheduler.request import held_blocks
 

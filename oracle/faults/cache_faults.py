@@ -7,8 +7,8 @@ from torch import Tensor
 from oracle.faults.registry import Area, one_replacement
 from refinfer.cache.continuous import ContinuousCache
 from refinfer.cache.static import StaticCache
-from refinfer.engine.model_input import RowLogits
 from refinfer.engine.model_runner import ContinuousRunner, StaticRunner
+from refinfer.model.model_input import RowLogits
 from refinfer.scheduler import ScheduledRow
 
 _write_and_read_continuous = ContinuousCache.write_and_read

@@ -5,11 +5,11 @@ from collections import deque
 from typing import NamedTuple
 
 from refinfer.engine.answer import Answer
-from refinfer.engine.model_input import RowLogits
 from refinfer.engine.model_runner import ModelRunner
 from refinfer.engine.speculation import Speculation
 from refinfer.engine.statistics import Counters, EngineStats, Latencies, StepEvent
 from refinfer.errors import RefinferError
+from refinfer.model.model_input import RowLogits
 from refinfer.sampling import Finish, FinishReason, TokenLogprob, finish, sample_token, token_logprobs
 from refinfer.scheduler import BlockOperation, RequestQueues, RequestState, ScheduledRow, SchedulerOutput
 from refinfer.tokenizer import Tokenizer

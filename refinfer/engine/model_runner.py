@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from refinfer.cache import CausalAttentionView, ContinuousCache, HostBlocks, PagedCache, PagedPart, StaticCache
-from refinfer.engine.model_input import ModelInput, RowLogits
 from refinfer.model import Llama
+from refinfer.model.model_input import ModelInput, RowLogits
 from refinfer.model.packed import PackedAttentionView
 from refinfer.scheduler import (
     BlockOperation,

@@ -1,6 +1,6 @@
 """What an engine guesses: who is guessed for, how far, and the drafts from the guess to their verification."""
 
-from refinfer.engine.model_input import RowLogits
+from refinfer.model.model_input import RowLogits
 from refinfer.scheduler import RequestQueues, RequestState, ScheduledRow
 from refinfer.speculative import Draft, DraftRequest, Proposer, verify
 
@@ -26,13 +26,13 @@ class Speculation:
 
     def propose(self, scheduler: RequestQueues) -> list[Draft]:
         """Guesses for every sample that runs and has nothing but its newest token to run; gives the guesses."""
-        states = [state for state in scheduler.running if self._num_to_guess(state) > 0]
+        num_by_state = {state: num for state in scheduler.running if (num := self._num_to_guess(state)) > 0}
         requests = [
-            DraftRequest(state, state.token_ids, self._num_to_guess(state), state.sample_context(self._eos_token_ids))
-            for state in states
+            DraftRequest(state, state.token_ids, num_tokens, state.sample_context(self._eos_token_ids))
+            for state, num_tokens in num_by_state.items()
         ]
         drafts = self._proposer.propose(requests)
-        self._draft_by_state = dict(zip(states, drafts, strict=True))
+        self._draft_by_state = dict(zip(num_by_state, drafts, strict=True))
         for state in scheduler.running:
             scheduler.propose(state, self._draft_by_state.get(state, Draft()).token_ids)
         return drafts

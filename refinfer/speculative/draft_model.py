@@ -4,14 +4,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-import numpy as np
-import torch
-
 from refinfer.cache import PagedCache, PagedPart
 from refinfer.cache.block_pool import BlockPool
 from refinfer.cache.block_table import BlockTable
 from refinfer.errors import InvariantError, NoTokenLeftError
 from refinfer.model import Llama
+from refinfer.model.model_input import ModelInput
 from refinfer.sampling import SampleContext, sample_token
 from refinfer.sampling.logits import probabilities
 from refinfer.sampling.sampler import draw_uniform, inverse_cdf_token_id
@@ -145,20 +143,13 @@ class DraftModelProposer:
             PagedPart(tuple(guess.held.table.block_ids), start, num_tokens)
             for guess, start, num_tokens in zip(active, starts, nums_tokens, strict=True)
         ]
-        positions = [start + place for start, own in zip(starts, token_ids, strict=True) for place in range(len(own))]
-        logits = self._model.forward(
-            torch.tensor([token_id for own in token_ids for token_id in own]),
-            torch.tensor(positions),
-            self._cache.view(parts, "blocks"),
-            [end - 1 for end in np.cumsum(nums_tokens).tolist()] if guesses else [],
-        )
-        for guess, own in zip(active, token_ids, strict=True):
+        model_input = ModelInput.pack(token_ids, starts, [int(guesses)] * len(active))
+        logits = model_input.run(self._model, self._cache.view(parts, "blocks"))
+        for guess, own, rows in zip(active, token_ids, logits, strict=True):
             guess.held.token_ids.extend(own)
-        if guesses:
-            is_narrow = logits.dtype in (torch.bfloat16, torch.float16)
-            for guess, row in zip(active, (logits.float() if is_narrow else logits).numpy(), strict=True):
+            if guesses:
                 try:
-                    _extend(guess, row)
+                    _extend(guess, rows[-1])
                 except (InvariantError, NoTokenLeftError):
                     guess.has_ended = True
 

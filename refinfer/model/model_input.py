@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from refinfer.interfaces import AttentionView
-from refinfer.model import Llama
+from refinfer.model.llama import Llama
 from refinfer.shapes import PositionIds, TokenIds
 
 RowLogits = np.ndarray

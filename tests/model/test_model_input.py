@@ -3,7 +3,7 @@
 import torch
 
 from refinfer.cache import CausalAttentionView
-from refinfer.engine.model_input import ModelInput
+from refinfer.model.model_input import ModelInput
 
 
 def test_pack_lays_rows_behind_each_other_with_their_own_positions():
@@ -13,7 +13,8 @@ def test_pack_lays_rows_behind_each_other_with_their_own_positions():
     assert (packed.num_tokens, packed.num_logits) == ((3, 1), (1, 1))
 
 
-def test_run_gives_each_row_the_logits_that_it_wants(model):
+def test_run_gives_each_row_the_logits_that_it_wants(model_by_dtype):
+    model = model_by_dtype["float64"]
     packed = ModelInput.pack([[5, 6, 7], [8, 9], [3]], [0, 0, 0], [2, 0, 1])
     found = packed.run(model, CausalAttentionView(packed.num_tokens))
     assert [len(own) for own in found] == [2, 0, 1]
