@@ -1,8 +1,11 @@
 """What the tests of a real model share."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from refinfer.errors import CheckpointError
 from refinfer.hub import resolve_model
@@ -15,3 +18,12 @@ def smollm2() -> Path:
         return resolve_model("smollm2")
     except CheckpointError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def _all_cores() -> Iterator[None]:
+    """Gives a real model all cores, which tiny ones do better without."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(os.cpu_count() or 1)
+    yield
+    torch.set_num_threads(before)

@@ -3,14 +3,12 @@
 Needs the fetched model, takes many minutes on two cores, and shows its figures as it goes.
 """
 
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from oracle import case as case_module
 from oracle.case import Case
@@ -22,7 +20,7 @@ from oracle.subjects import MODES, RefinferSubject, RequestRecord
 from oracle.tolerances import FLOAT64_BOUND, HALF_ERROR_FACTOR, ORACLE_AGREEMENT_BOUND
 from refinfer.tokenizer import Tokenizer
 
-pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks]
+pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks, pytest.mark.usefixtures("_all_cores")]
 
 NUM_TOKENS = 64
 
@@ -68,12 +66,9 @@ def tell(capsys, record_property, name, text):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _all_cores() -> Iterator[None]:
-    """Gives this model all cores, which tiny ones do better without, and lets go of it afterwards."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(os.cpu_count() or 1)
+def _let_go_afterwards() -> Iterator[None]:
+    """Lets go of this model's reference and witness, which are large."""
     yield
-    torch.set_num_threads(before)
     case_module._open_reference.cache_clear()
     case_module._open_witness.cache_clear()
 

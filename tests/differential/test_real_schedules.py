@@ -3,13 +3,10 @@
 Needs the fetched model, and shows its figures as it goes.
 """
 
-import os
 import sys
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
 
 from oracle.compare import as_rows
 from oracle.reference import Reference
@@ -18,7 +15,7 @@ from refinfer.cache.block_table import BlockTable
 from refinfer.engine import LoadedModel
 from refinfer.tokenizer import Tokenizer
 
-pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks]
+pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks, pytest.mark.usefixtures("_all_cores")]
 
 NUM_TOKENS = 24
 BLOCK_SIZE = 16
@@ -27,14 +24,6 @@ MAX_TIE = 1e-3
 
 SUBJECTS = ("the sea", "a paper clip", "winter", "Ada Lovelace", "bread", "the number 7", "bees", "an old map")
 QUESTIONS = ("Tell me about {}.", "Why do people like {}?", "Write one long sentence on {}, in the style of a letter.")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _all_cores() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(os.cpu_count() or 1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

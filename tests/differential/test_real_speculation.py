@@ -3,19 +3,16 @@
 Needs the fetched model, and shows its figures as it goes.
 """
 
-import os
 import sys
-from collections.abc import Iterator
 
 import pytest
-import torch
 
 from oracle.reference import Reference
 from refinfer import LLM, SamplingParams
 from refinfer.engine import LoadedModel
 from refinfer.tokenizer import Tokenizer
 
-pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks]
+pytestmark = [pytest.mark.real_model, pytest.mark.without_shape_checks, pytest.mark.usefixtures("_all_cores")]
 
 NUM_TOKENS = 96
 NUM_GUESSED = 4
@@ -28,14 +25,6 @@ TEXTS = (
     "def f(x):\n    return x + 1\n\ndef g(x):\n    return x + 1\n\ndef h(x):",
     "1 2 3 4 1 2 3 4 1 2 3 4",
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _all_cores() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(os.cpu_count() or 1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
