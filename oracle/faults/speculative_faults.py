@@ -1,7 +1,6 @@
 """Faults of guessed tokens: which of them stay, and where a request ends among them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -15,7 +14,7 @@ from refinfer.engine.speculation import Speculation
 from refinfer.sampling import SampleContext
 from refinfer.scheduler import RequestQueues, RequestState, ScheduledRow
 from refinfer.shapes import LogitsRow
-from refinfer.speculative import Draft, verifier, verify
+from refinfer.speculative import Draft, verify
 
 _take = EngineCore._take  # noqa: SLF001
 _propose = Speculation.propose
@@ -30,8 +29,7 @@ _propose = Speculation.propose
 )
 def every_guess_stays(logits: Sequence[LogitsRow], draft: Draft, context: SampleContext) -> list[int]:
     """Trusts the proposer, and has the model say only what comes after."""
-    own = replace(context, output_token_ids=[*context.output_token_ids, *draft.token_ids])
-    return [*draft.token_ids, *verify(logits[-1:], Draft(), own)]
+    return [*draft.token_ids, *verify(logits[-1:], Draft(), context.after(draft.token_ids))]
 
 
 @one_replacement(
@@ -77,12 +75,12 @@ def wrong_guess_emitted(logits: Sequence[LogitsRow], draft: Draft, context: Samp
     "guesses_share_one_position",
     Area.SPECULATIVE,
     "penalties, min_tokens and random numbers of all tokens of a step are those of its first token",
-    verifier,
-    "replace",
+    SampleContext,
+    "after",
 )
-def guesses_share_one_position(context: SampleContext, **changes: Any) -> SampleContext:  # noqa: ARG001
+def guesses_share_one_position(self: SampleContext, token_ids: Sequence[int]) -> SampleContext:  # noqa: ARG001
     """Forgets the guessed tokens that stayed."""
-    return context
+    return self
 
 
 @one_replacement(

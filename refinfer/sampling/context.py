@@ -1,7 +1,7 @@
 """What is the next token of a request drawn from, besides its logits?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from refinfer.sampling.params import SamplingParams
 
@@ -27,3 +27,9 @@ class SampleContext:
     prompt_token_ids: Sequence[int]
     output_token_ids: Sequence[int]
     eos_token_ids: frozenset[int]
+
+    def after(self, token_ids: Sequence[int]) -> "SampleContext":
+        """Gives what the next token is drawn from once the answer has gone on with these."""
+        if not token_ids:
+            return self
+        return replace(self, output_token_ids=[*self.output_token_ids, *token_ids])

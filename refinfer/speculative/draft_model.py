@@ -1,7 +1,7 @@
 """Guesses with a smaller model of the same vocabulary, which keeps a paged cache of its own."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 from refinfer.cache import PagedCache, PagedPart
@@ -10,7 +10,7 @@ from refinfer.cache.block_table import BlockTable
 from refinfer.errors import InvariantError, NoTokenLeftError
 from refinfer.model import Llama
 from refinfer.model.model_input import ModelInput
-from refinfer.sampling import SampleContext, sample_token
+from refinfer.sampling import sample_token
 from refinfer.sampling.logits import probabilities
 from refinfer.sampling.sampler import draw_uniform, inverse_cdf_token_id
 from refinfer.shapes import LogitsRow, Probabilities
@@ -160,7 +160,7 @@ class DraftModelProposer:
 
 def _extend(guess: _Guess, logits: LogitsRow) -> None:
     """Guesses one more token."""
-    context = _after(guess.request.context, guess.token_ids)
+    context = guess.request.context.after(guess.token_ids)
     params = context.params
     if params.is_greedy or params.seed is not None:
         guess.token_ids.append(sample_token(logits, context))
@@ -170,8 +170,3 @@ def _extend(guess: _Guess, logits: LogitsRow) -> None:
     uniform = draw_uniform(context.seed, context.sample_index, position, DRAFT_DRAW)
     guess.probabilities.append(drafted)
     guess.token_ids.append(inverse_cdf_token_id(drafted, uniform))
-
-
-def _after(context: SampleContext, token_ids: Sequence[int]) -> SampleContext:
-    """Gives what the token after some guessed ones is drawn from."""
-    return replace(context, output_token_ids=[*context.output_token_ids, *token_ids]) if token_ids else context

@@ -11,7 +11,6 @@ Chen et al., Accelerating Large Language Model Decoding with Speculative Samplin
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -43,9 +42,8 @@ def verify(logits: Sequence[LogitsRow], draft: Draft, context: SampleContext) ->
     """
     token_ids: list[int] = []
     for place, row in enumerate(logits):
-        own = replace(context, output_token_ids=[*context.output_token_ids, *token_ids]) if place else context
         try:
-            token_ids.append(_next_token(row, draft, place, own))
+            token_ids.append(_next_token(row, draft, place, context.after(token_ids)))
         except (InvariantError, NoTokenLeftError):
             if not place:
                 raise

@@ -10,7 +10,6 @@ from refinfer.cache import CausalAttentionView
 from refinfer.sampling import SamplingParams, probabilities, sample_token
 from refinfer.sampling.sampler import draw_uniform, inverse_cdf_token_id
 from refinfer.speculative import Draft, DraftModelProposer
-from refinfer.speculative.draft_model import _after
 from refinfer.speculative.verifier import DRAFT_DRAW
 
 pytestmark = pytest.mark.without_shape_checks
@@ -52,7 +51,7 @@ def emitted(model, request):
     token_ids: list[int] = []
     for _ in range(request.num_tokens):
         logits = next_logits(model, [*request.token_ids, *token_ids])
-        token_ids = [*token_ids, sample_token(logits, _after(request.context, token_ids))]
+        token_ids = [*token_ids, sample_token(logits, request.context.after(token_ids))]
     return tuple(token_ids)
 
 
@@ -80,7 +79,7 @@ def test_drawn_draft_hands_out_the_distributions_that_it_was_drawn_from(model, n
     for place, drafted in enumerate(draft.probabilities or ()):
         known = list(draft.token_ids[:place])
         logits = next_logits(model, [*PROMPT, *known])
-        np.testing.assert_allclose(drafted, probabilities(logits, _after(request.context, known)), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(drafted, probabilities(logits, request.context.after(known)), rtol=0, atol=1e-12)
         uniform = draw_uniform(11, 0, 2 + place, DRAFT_DRAW)
         assert draft.token_ids[place] == inverse_cdf_token_id(drafted, uniform)
 
