@@ -13,8 +13,8 @@ import torch
 from oracle.case_check import CaseReport, CaseTask, check_case
 from oracle.errors import WorkerDied
 
-_NUM_QUEUED_PER_WORKER = 2
-"""One that runs and one that waits, so that no worker idles while this process is at a case of its own."""
+_NUM_QUEUED_PER_WORKER = 5
+"""One that runs and others that wait, so that no worker idles while this process is at a long case of its own."""
 
 
 class CaseWorkers:
@@ -30,7 +30,7 @@ class CaseWorkers:
     def __init__(self, num_processes: int) -> None:
         self._num_workers = num_processes - 1
         self._executor: ProcessPoolExecutor | None = None
-        self._begun: deque[CaseReport | Future[CaseReport]] = deque()
+        self._begun: deque[tuple[CaseTask, CaseReport | Future[CaseReport]]] = deque()
 
     def __enter__(self) -> "CaseWorkers":  # noqa: PYI034 - the shape checks cannot read `Self`
         """Starts the other processes."""
@@ -52,12 +52,12 @@ class CaseWorkers:
 
     def check(self, task: CaseTask) -> None:
         """Begins a case; without room elsewhere it is finished when this returns."""
-        num_running = sum(isinstance(entry, Future) and not entry.done() for entry in self._begun)
-        if self._executor is None or num_running >= _NUM_QUEUED_PER_WORKER * self._num_workers:
-            self._begun.append(check_case(task))
+        num_queued = sum(isinstance(result, Future) and not result.done() for _, result in self._begun)
+        if self._executor is None or num_queued >= _NUM_QUEUED_PER_WORKER * self._num_workers:
+            self._begun.append((task, check_case(task)))
             return
         try:
-            self._begun.append(self._executor.submit(check_case, task))
+            self._begun.append((task, self._executor.submit(check_case, task)))
         except BrokenProcessPool as error:
             raise _died() from error
 
@@ -67,22 +67,37 @@ class CaseWorkers:
         Raises:
             OracleError: A case could not be judged, or a process died.
         """
-        while self._begun and not (isinstance(self._begun[0], Future) and not self._begun[0].done()):
+        while self._begun:
+            _, result = self._begun[0]
+            if isinstance(result, Future) and not result.done():
+                return
             yield self._take_first()
 
     def rest(self) -> Iterator[CaseReport]:
-        """Waits for what was begun, and gives each report once.
+        """Gives each report of what was begun, once; a case that waits for another process is checked in this one.
 
         Raises:
             OracleError: A case could not be judged, or a process died.
         """
         while self._begun:
-            yield self._take_first()
+            if self._check_one_that_waits():
+                yield from self.finished()
+            else:
+                yield self._take_first()
+
+    def _check_one_that_waits(self) -> bool:
+        """Checks the last case that no other process has taken yet; tells whether there was one."""
+        for place in reversed(range(len(self._begun))):
+            task, result = self._begun[place]
+            if isinstance(result, Future) and result.cancel():
+                self._begun[place] = (task, check_case(task))
+                return True
+        return False
 
     def _take_first(self) -> CaseReport:
-        entry = self._begun[0]
+        _, result = self._begun[0]
         try:
-            report = entry.result() if isinstance(entry, Future) else entry
+            report = result.result() if isinstance(result, Future) else result
         except BrokenProcessPool as error:
             raise _died() from error
         self._begun.popleft()

@@ -83,6 +83,7 @@ class Checker:
         self._num_cases = 0
         self._deadline = None if check_settings.time_budget is None else time.monotonic() + check_settings.time_budget
         self._num_cases_by_checkpoint: Counter[CheckpointSpec] = Counter()
+        self._begun: set[Scenario] = set()
         self.interrupted = False
         self.cells = {
             (prop.name, mode): Cell(prop.name, mode)
@@ -136,7 +137,10 @@ class Checker:
         return self._settings.stop_at_failure and any(cell.failure is not None for cell in self.cells.values())
 
     def _is_repetitive(self, scenario: Scenario) -> bool:
-        """Tells whether enough cases on the same generated checkpoint were checked."""
+        """Tells whether the case was checked, or enough cases on the same generated checkpoint."""
+        if scenario in self._begun:
+            return True
+        self._begun.add(scenario)
         if scenario.checkpoint is None:
             return False
         self._num_cases_by_checkpoint[scenario.checkpoint] += 1

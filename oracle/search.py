@@ -13,6 +13,18 @@ from oracle.errors import CheckFailed, OracleError
 from oracle.scenario import Scenario
 from oracle.verdicts import Failure
 
+_QUIET = settings(
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    report_multiple_bugs=False,
+    print_blob=False,
+    verbosity=Verbosity.quiet,
+)
+"""What is wanted of Hypothesis when a case of the harness fails: nothing but the case."""
+
+_PHASES = (Phase.generate, Phase.shrink)
+
 
 class StopDrawing(BaseException):
     """Raised by a check that wants no further scenario; no `Exception`, since Hypothesis takes those for failures."""
@@ -28,33 +40,33 @@ def draw_scenarios(
 ) -> None:
     """Draws scenarios and hands each to a check, until one raises or there are enough.
 
-    A check that raises `StopDrawing` ends the drawing without a failure.
+    A check that raises `StopDrawing` ends the drawing without a failure; any other error ends it too, and is raised.
 
     Args:
         strategy: What they are drawn from.
-        check: Called with each.
+        check: Called with each, and never again after an error unless to `shrink`.
         num_examples: How many to draw.
         seed: Decides what is drawn, together with the number.
         shrink: Whether to search for a smaller scenario on which the check raises as well, once it has raised.
     """
+    errors: list[Exception] = []
 
     @with_seed(seed)
-    @settings(
-        max_examples=num_examples,
-        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        report_multiple_bugs=False,
-        print_blob=False,
-        verbosity=Verbosity.quiet,
-    )
+    @settings(_QUIET, max_examples=num_examples, phases=_PHASES if shrink else _PHASES[:1])
     @given(scenario=strategy)
     def draw(scenario: Scenario) -> None:
-        check(scenario)
+        try:
+            check(scenario)
+        except Exception as error:
+            if shrink:
+                raise
+            errors.append(error)
+            raise StopDrawing from error
 
     with suppress(StopDrawing):
         draw()
+    if errors:
+        raise errors[0]
 
 
 class ShrinkSearch:

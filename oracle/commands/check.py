@@ -55,7 +55,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--profile", choices=_EXAMPLES_BY_PROFILE, default="quick", help="how many cases (default: %(default)s)"
     )
     check.add_argument("--examples", type=positive, help="how many cases, instead of the profile's")
-    check.add_argument("--time-budget", type=float, metavar="SECONDS", help="check no further case after this time")
+    check.add_argument("--time-budget", type=float, metavar="SECONDS", help="begin no further case after this time")
     check.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default: %(default)s)")
     check.add_argument("--threads", type=positive, help="how many (default: 1; with --model what torch takes)")
     check.add_argument(

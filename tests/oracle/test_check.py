@@ -299,3 +299,16 @@ def test_run_is_judged_as_a_whole():
     assert failure is not None
     assert failure.scenario is None
     assert "near ties" in failure.message
+
+
+def test_no_case_is_checked_twice():
+    scenarios = []
+
+    def remember(case, mode):
+        del mode
+        scenarios.append(case.scenario)
+        return Observation()
+
+    checker = Checker(settings_of(prop("remembers", remember, modes=("none",)), num_examples=60))
+    checker.run()
+    assert len(scenarios) == checker.num_cases == len(set(scenarios))

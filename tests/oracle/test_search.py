@@ -56,6 +56,21 @@ def refuse_long(scenario):
         raise CheckFailed(message)
 
 
+def test_error_of_a_check_ends_the_drawing_as_it_is():
+    """A check that counts what it has seen would pass when called once more, and be taken for a flaky one."""
+    scenarios: list[Scenario] = []
+
+    def remember(scenario):
+        scenarios.append(scenario)
+        if len(scenarios) == 3:
+            message = "no model"
+            raise ReferenceUnavailable(message)
+
+    with pytest.raises(ReferenceUnavailable, match="no model"):
+        draw_scenarios(STRATEGY, remember, num_examples=30, seed=0)
+    assert len(scenarios) == 3
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_same_seed_draws_the_same_cases(seed):
     assert drawn(seed=seed) == drawn(seed=seed)
