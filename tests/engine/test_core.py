@@ -224,6 +224,7 @@ real_requests = st.lists(
 )
 
 
+@pytest.mark.usefixtures("_without_shape_checks")
 @settings(deadline=None, max_examples=max(5, settings().max_examples // 10))
 @given(members=real_requests, max_num_seqs=st.integers(1, 4), eos=st.frozensets(st.integers(0, 28), max_size=8))
 @pytest.mark.parametrize("way", CHOICES)
@@ -286,6 +287,7 @@ def undisturbed(new_core, states_of):
     return outputs
 
 
+@pytest.mark.usefixtures("_without_shape_checks")
 @pytest.mark.parametrize("way", CHOICES)
 def test_step_that_fails_anywhere_does_not_change_outputs(model, new_core, states_of, undisturbed, failing, way):
     """In steps from the first to the last; `EngineLife` tries every place, in far more lives."""
@@ -324,6 +326,7 @@ def test_logits_that_are_not_numbers_do_not_part_cache_and_request(model, new_co
     assert drain(core, runs) == expected
 
 
+@pytest.mark.usefixtures("_without_shape_checks")
 @pytest.mark.parametrize("way", CHOICES)
 def test_abort_at_any_time_does_not_change_the_others(new_core, states_of, undisturbed, way):
     expected, num_steps = undisturbed(way)
@@ -353,6 +356,7 @@ def test_request_that_was_swapped_out_and_aborted_leaves_host_memory_at_once(new
     check_drained(core)
 
 
+@pytest.mark.usefixtures("_without_shape_checks")
 @pytest.mark.parametrize("way", CHOICES)
 def test_runs_over_one_model_never_disturb_each_other(new_core, states_of, undisturbed, way):
     """Steps of two runs in turn: all state of a run is its own."""

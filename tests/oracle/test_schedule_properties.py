@@ -22,15 +22,6 @@ RUNS = ModelRuns()
 NUM_SCHEDULES = 8
 
 
-@pytest.mark.parametrize("batch_invariant", [True, False], ids=["invariant", "plain"])
-def test_schedules_equal_their_requests_alone(batch_invariant):
-    choose = RandomChooser(3)
-    for _ in range(NUM_SCHEDULES):
-        scenario = choose_model_schedule(choose, CHECKPOINTS[:2], batch_invariant=batch_invariant)
-        for mode in MODES:
-            RUNS.run(scenario, mode)
-
-
 def test_check_schedules_counts_what_it_saw():
     scenario = Scenario((RequestSpec((1, 2), 2, ignore_eos=True), RequestSpec((3,), 3, ignore_eos=True)))
     observation = check_schedules(Case(scenario), "paged")

@@ -1,0 +1,43 @@
+"""Any schedule gives what each of its requests gives alone: tiny models, every mode, both manners."""
+
+import pytest
+
+from oracle.choosers import RandomChooser
+from oracle.schedule_properties import CHECKPOINTS, ModelRuns
+from oracle.schedule_strategies import choose_model_schedule
+from oracle.schedule_witness import FEATURES, WitnessTable
+from oracle.subjects import MODES
+
+pytestmark = pytest.mark.without_shape_checks
+
+NUM_PARTS = 4
+NUM_SCHEDULES = 50
+"""Of each part, so that several processes share the parts of 200."""
+
+
+@pytest.fixture(scope="module")
+def runs() -> ModelRuns:
+    """Models that are loaded once."""
+    return ModelRuns()
+
+
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+def test_schedules_change_no_bit_of_any_request(runs, part):
+    choose, table = RandomChooser(part), WitnessTable()
+    for _ in range(NUM_SCHEDULES):
+        scenario = choose_model_schedule(choose, CHECKPOINTS, batch_invariant=True)
+        seen = {mode: runs.run(scenario, mode) for mode in MODES}
+        table.see(*seen["paged"])
+    assert not table.missing(FEATURES)
+
+
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+def test_schedules_change_no_token_in_the_plain_manner_but_near_ties(runs, part):
+    """Each schedule in one mode, the modes taking turns."""
+    choose, table = RandomChooser(part), WitnessTable()
+    for place in range(NUM_SCHEDULES):
+        scenario = choose_model_schedule(choose, CHECKPOINTS, batch_invariant=False)
+        seen = runs.run(scenario, MODES[place % len(MODES)])
+        if MODES[place % len(MODES)].startswith("paged"):
+            table.see(*seen)
+    assert not table.missing(("preemption", "split", "abort"))
