@@ -124,7 +124,7 @@ class PagedCache:
             raise InvariantError(message, pairs=pairs)
         source_indices, target_indices = self._indices(sources), self._indices(targets)
         for blocks in self._blocks():
-            blocks.index_copy_(1, target_indices, blocks.index_select(1, source_indices))
+            blocks[:, target_indices] = blocks[:, source_indices]
 
     def swap_out(self, block_ids: Sequence[int]) -> HostBlocks:
         """Copies whole blocks out of the cache, which keeps them until they are forgotten.
@@ -132,7 +132,8 @@ class PagedCache:
         Raises:
             InvariantError: A block is not there.
         """
-        keys, values = (blocks.index_select(1, self._indices(block_ids)) for blocks in self._blocks())
+        indices = self._indices(block_ids)
+        keys, values = (blocks[:, indices] for blocks in self._blocks())
         return HostBlocks(keys, values)
 
     def swap_in(self, host_blocks: HostBlocks, block_ids: Sequence[int]) -> None:
@@ -146,7 +147,7 @@ class PagedCache:
             raise InvariantError(message, num_blocks=host_blocks.num_blocks, block_ids=block_ids)
         indices = self._indices(block_ids)
         for blocks, saved in zip(self._blocks(), (host_blocks.keys, host_blocks.values), strict=True):
-            blocks.index_copy_(1, indices, saved)
+            blocks[:, indices] = saved
 
     def forget(self, block_ids: Sequence[int]) -> None:
         """Puts NaN in blocks that fell free; does nothing in a cache without poison.
@@ -160,6 +161,11 @@ class PagedCache:
                 blocks.index_fill_(1, indices, float("nan"))
 
     def _blocks(self) -> tuple[PagedBlocks, PagedBlocks]:
+        """Gives the storage by blocks.
+
+        The zeros behind the last one part the layers in memory. `index_select` would copy all of a view like that to
+        take a few blocks out of it, which subscripts do not.
+        """
         layers, _, kv_heads, head_dim = self._keys.shape
         shape = (layers, self._num_blocks, self._block_size, kv_heads, head_dim)
         return self._keys[:, :-1].view(shape), self._values[:, :-1].view(shape)

@@ -355,6 +355,18 @@ def test_swapped_blocks_come_back_in_every_bit(toolbox, dtype):
         assert blocks[:, [2, 3, 5]].isnan().all(), "and nowhere else"
 
 
+def test_moves_of_a_few_blocks_need_memory_for_a_few(toolbox):
+    """Whatever takes a copy of the whole cache on the way slows every copy on write and every swap down."""
+    num_blocks = 4096
+    cache = PagedCache(toolbox.config, torch.float32, num_blocks=num_blocks, block_size=4)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        cache.copy_blocks([(1, 2), (7, 9)])
+        cache.swap_in(cache.swap_out([1, 9]), [3, 5])
+        cache.forget([1, 2])
+    one_block = 4 * toolbox.config.num_layers * toolbox.config.num_kv_heads * toolbox.config.head_dim * 4
+    assert 2 * one_block <= max(event.self_cpu_memory_usage for event in profile.events()) < 100 * one_block
+
+
 def test_moves_of_no_block_change_nothing(cache):
     before = filled(cache)
     cache.copy_blocks([])
