@@ -1,4 +1,4 @@
-"""What the tests of a real model share."""
+"""What tests of a real model share, and what tests of schedules do."""
 
 import os
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from oracle.schedule_properties import ModelRuns
 from refinfer.errors import CheckpointError
 from refinfer.hub import resolve_model
 
@@ -18,6 +19,12 @@ def smollm2() -> Path:
         return resolve_model("smollm2")
     except CheckpointError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def runs() -> ModelRuns:
+    """Tiny models that are loaded once."""
+    return ModelRuns()
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
 """Any schedule gives what each of its requests gives alone: tiny models, every mode, both manners."""
 
+from itertools import cycle
+
 import pytest
 
 from oracle.choosers import RandomChooser
-from oracle.schedule_properties import CHECKPOINTS, ModelRuns
+from oracle.schedule_properties import CHECKPOINTS
 from oracle.schedule_strategies import choose_model_schedule
 from oracle.schedule_witness import FEATURES, WitnessTable
 from oracle.subjects import MODES
@@ -13,12 +15,6 @@ pytestmark = pytest.mark.without_shape_checks
 NUM_PARTS = 4
 NUM_SCHEDULES = 50
 """Of each part, so that several processes share the parts of 200."""
-
-
-@pytest.fixture(scope="module")
-def runs() -> ModelRuns:
-    """Models that are loaded once."""
-    return ModelRuns()
 
 
 @pytest.mark.parametrize("part", range(NUM_PARTS))
@@ -35,9 +31,9 @@ def test_schedules_change_no_bit_of_any_request(runs, part):
 def test_schedules_change_no_token_in_the_plain_manner_but_near_ties(runs, part):
     """Each schedule in one mode, the modes taking turns."""
     choose, table = RandomChooser(part), WitnessTable()
-    for place in range(NUM_SCHEDULES):
+    for _, mode in zip(range(NUM_SCHEDULES), cycle(MODES), strict=False):
         scenario = choose_model_schedule(choose, CHECKPOINTS, batch_invariant=False)
-        seen = runs.run(scenario, MODES[place % len(MODES)])
-        if MODES[place % len(MODES)].startswith("paged"):
+        seen = runs.run(scenario, mode)
+        if mode.startswith("paged"):
             table.see(*seen)
     assert not table.missing(("preemption", "split", "abort"))
