@@ -15,6 +15,12 @@
   - ScenarioError (ValueError): a scenario that cannot be run as it stands
   - DigestFileError (ValueError): a file that holds no digests of logits
   - WorkerDied: a process that checked cases ended before its time
+  - EngineError: an engine that did not answer as the protocol demands
+    - EngineRaised: it raised an error
+    - EngineCrashed: its process ended
+    - EngineHung: it did not answer in time
+    - EngineProtocolError: it answered with something else
+  - EngineUnavailable: an engine that is not installed here, or not known
 """
 
 
@@ -93,3 +99,27 @@ class DigestFileError(OracleError, ValueError):
 
 class WorkerDied(OracleError):
     """A process that checked cases ended before its time."""
+
+
+class EngineError(OracleError):
+    """An engine that did not answer as the protocol demands; a verdict about the engine."""
+
+
+class EngineRaised(EngineError):
+    """It raised an error."""
+
+
+class EngineCrashed(EngineError):
+    """Its process ended."""
+
+
+class EngineHung(EngineError):
+    """It did not answer in time."""
+
+
+class EngineProtocolError(EngineError):
+    """It answered with something else."""
+
+
+class EngineUnavailable(OracleError):
+    """An engine that is not installed here, or not known."""

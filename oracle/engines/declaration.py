@@ -1,0 +1,146 @@
+"""What an engine says of itself: what it claims, what it takes, what it shows, and where it does not work."""
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+PROTOCOL_VERSION = 1
+"""Raised whenever an adapter written for an older one would be misunderstood."""
+
+CONTRACTS = ("bitwise", "error-bounded", "greedy-up-to-ties", "statistical")
+"""What an engine can claim, from the strongest to the weakest.
+
+- bitwise: tokens and scores of a request are the same bit for bit in any company, order and setting;
+- error-bounded: every score that it shows is the reference's, up to a multiple of the reference's own rounding error;
+- greedy-up-to-ties: every token is the one that the request's parameters demand, unless rounding decides it;
+- statistical: tokens follow the law of the model; single ones prove nothing.
+"""
+
+CAPABILITIES = (
+    "logprobs",
+    "top_logprobs",
+    "logits",
+    "prompt_logprobs",
+    "seeded_sampling",
+    "batching",
+    "arrivals",
+    "aborts",
+    "steps",
+    "pool",
+    "activations",
+)
+"""What an engine can show or be made to do, besides running token ids; checks name those they need.
+
+- logprobs: the log-probability of each emitted token;
+- top_logprobs: those of the likeliest tokens at each place;
+- logits: a full row of logits for each emitted token;
+- prompt_logprobs: log-probabilities of the prompt's tokens;
+- seeded_sampling: a seed of a request's own decides what is drawn;
+- batching: several requests run at once;
+- arrivals: a request can come while others run;
+- aborts: a request can be aborted while others run;
+- steps: the adapter decides when the engine takes a step, so that arrivals and aborts are counted in steps;
+- pool: how many blocks are held after a run;
+- activations: what the modules of the model gave.
+"""
+
+IGNORES_EOS = ("emits", "bans", "never")
+"""What `ignore_eos` does in an engine: EOS is emitted and the request goes on; EOS never comes; there is no such switch."""
+
+SCORES_OF = ("model", "processed")
+"""What log-probabilities are of: the model's own distribution, or the one after penalties, masks and temperature."""
+
+
+@dataclass(frozen=True)
+class EngineDeclaration:
+    """What an engine says of itself; strategies draw only from what stands here.
+
+    Attributes:
+        name: How reports name it.
+        version: Of the engine, for the report.
+        contract: One of `CONTRACTS`; the harness enforces the claim.
+        capabilities: Of `CAPABILITIES`.
+        parameters: Names of what one request may ask for, of `oracle.engines.parameters.PARAMETERS`.
+        parameter_values: For some of them the only values that may be tried.
+        parameter_order: In which order steps that do not commute are applied to logits, where the engine has an order.
+        excluded_parameters: Groups of parameters that one request may not have together.
+        shares_parameters: Whether all requests of one run have the same parameters, as in a plain batch.
+        knobs: Settings that are fixed when it is opened, each with the values worth trying, the simplest first.
+        excluded_knobs: Combinations of knob values, with "family" as one more knob, that it does not take.
+        families: Model families that it runs, of `oracle.families.FAMILIES`.
+        head_dims: Widths of heads that it takes; empty for any.
+        dtype: What it computes in: "float32", "bfloat16" or "float16".
+        ignore_eos: One of `IGNORES_EOS`.
+        shows_stop_token: Whether the token that ends a request stands in its output.
+        scores_of: One of `SCORES_OF`.
+        max_model_len: Longest request, prompt and output together.
+        max_num_requests: Most requests in one run.
+        min_prompt_tokens: Shortest prompt.
+        witnesses: What it counts while it runs, such as "preemptions" or "cached_tokens".
+    """
+
+    name: str
+    version: str = ""
+    contract: str = "greedy-up-to-ties"
+    capabilities: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    parameter_values: dict[str, list[Any]] = field(default_factory=dict)
+    parameter_order: tuple[str, ...] = ()
+    excluded_parameters: tuple[tuple[str, ...], ...] = ()
+    shares_parameters: bool = False
+    knobs: dict[str, list[Any]] = field(default_factory=dict)
+    excluded_knobs: tuple[dict[str, Any], ...] = ()
+    families: tuple[str, ...] = ("llama",)
+    head_dims: tuple[int, ...] = ()
+    dtype: str = "float32"
+    ignore_eos: str = "emits"
+    shows_stop_token: bool = True
+    scores_of: str = "model"
+    max_model_len: int = 256
+    max_num_requests: int = 8
+    min_prompt_tokens: int = 1
+    witnesses: tuple[str, ...] = ()
+
+    def to_data(self) -> dict[str, Any]:
+        """Gives it as plain data, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> "EngineDeclaration":
+        """Reads plain data, from JSON; lists become tuples.
+
+        Raises:
+            ValueError: A field is unknown, or a value is none of those that it may take.
+        """
+        by_name = {item.name: item for item in fields(cls)}
+        unknown = sorted(set(data) - set(by_name))
+        if unknown or "name" not in data:
+            message = f"a declaration has no field {', '.join(unknown)}" if unknown else "a declaration needs a name"
+            raise ValueError(message)
+        values = {
+            name: tuple(tuple(item) if isinstance(item, list) else item for item in value)
+            if isinstance(value, list)
+            else value
+            for name, value in data.items()
+        }
+        declaration = cls(**values)
+        declaration.check()
+        return declaration
+
+    def check(self) -> None:
+        """Checks that every word is one that the harness knows.
+
+        Raises:
+            ValueError: One is not; the message names it and those that are.
+        """
+        choices_by_name = {
+            "contract": ((self.contract,), CONTRACTS),
+            "capabilities": (self.capabilities, CAPABILITIES),
+            "ignore_eos": ((self.ignore_eos,), IGNORES_EOS),
+            "scores_of": ((self.scores_of,), SCORES_OF),
+            "dtype": ((self.dtype,), ("float32", "bfloat16", "float16")),
+        }
+        for name, (values, choices) in choices_by_name.items():
+            for value in values:
+                if value not in choices:
+                    message = f"{name} {value!r} is none of {', '.join(choices)}"
+                    raise ValueError(message)

@@ -1,0 +1,53 @@
+"""Which engines are known by name, and how is each installed?"""
+
+from dataclasses import dataclass, field
+
+from oracle.errors import EngineUnavailable
+
+_ADAPTERS = "oracle.engines.adapters"
+
+
+@dataclass(frozen=True)
+class EngineRecipe:
+    """A known engine: its adapter, and what its environment holds.
+
+    Attributes:
+        name: What users call it.
+        summary: What it is, in a few words.
+        target: Its adapter, as MODULE:ATTRIBUTE.
+        requirements: What pip installs into an environment of its own; empty for an engine that runs in this one.
+        bare_requirement: A package that is installed without its dependencies, which follow but for those below.
+        excluded_dependencies: Dependencies of that package that are left out.
+        environment: Variables that its process needs.
+    """
+
+    name: str
+    summary: str
+    target: str
+    requirements: tuple[str, ...] = ()
+    bare_requirement: str | None = None
+    excluded_dependencies: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether it needs no environment of its own."""
+        return not self.requirements and self.bare_requirement is None
+
+
+RECIPES: tuple[EngineRecipe, ...] = (
+)
+"""The known engines."""
+
+
+def find_recipe(name: str) -> EngineRecipe:
+    """Gives a known engine.
+
+    Raises:
+        EngineUnavailable: No engine of that name is known.
+    """
+    for recipe in RECIPES:
+        if recipe.name == name:
+            return recipe
+    message = f"engine {name!r} is unknown; known are {', '.join(recipe.name for recipe in RECIPES)}"
+    raise EngineUnavailable(message, name=name)
