@@ -69,6 +69,7 @@ class EngineDeclaration:
         families: Model families that it runs, of `oracle.families.FAMILIES`.
         head_dims: Widths of heads that it takes; empty for any.
         dtype: What it computes in: "float32", "bfloat16" or "float16".
+        penalties_count_prompt: Whether presence and frequency penalties count the prompt as well.
         ignore_eos: One of `IGNORES_EOS`.
         shows_stop_token: Whether the token that ends a request stands in its output.
         scores_of: One of `SCORES_OF`.
@@ -92,6 +93,7 @@ class EngineDeclaration:
     families: tuple[str, ...] = ("llama",)
     head_dims: tuple[int, ...] = ()
     dtype: str = "float32"
+    penalties_count_prompt: bool = False
     ignore_eos: str = "emits"
     shows_stop_token: bool = True
     scores_of: str = "model"
