@@ -29,9 +29,7 @@ def check_form(trial: Trial, findings: Findings) -> Broken:
             fault = _fault_of(trial, request, output_by_id[request.request_id])
             if fault is not None:
                 broken.add((name, request.request_id))
-                findings.add(
-                    Finding("form", Kind.WRONG, f"run {name}: {fault[0]}", request.request_id, blame=fault[1])
-                )
+                findings.add(Finding("form", Kind.WRONG, f"run {name}: {fault[0]}", request.request_id, blame=fault[1]))
     return broken
 
 

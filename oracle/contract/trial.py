@@ -1,4 +1,4 @@
-"""Runs one scenario on an open engine in every way that is compared: together, again, in another order, and one by one."""
+"""Runs one scenario on an open engine in each way that is compared: together, again, reversed, one by one."""
 
 from dataclasses import dataclass, field, replace
 
@@ -82,9 +82,7 @@ def run_trial(
         for request in requests
         if request.abort_after is None and is_batching
     }
-    return Trial(
-        scenario, declaration, referee, eos_token_ids, vocab_size, together, again, backwards, alone
-    )
+    return Trial(scenario, declaration, referee, eos_token_ids, vocab_size, together, again, backwards, alone)
 
 
 def output_of(run: EngineRun, request_id: str) -> EngineOutput | None:

@@ -44,7 +44,7 @@ CAPABILITIES = (
 """
 
 IGNORES_EOS = ("emits", "bans", "never")
-"""What `ignore_eos` does in an engine: EOS is emitted and the request goes on; EOS never comes; there is no such switch."""
+"""What `ignore_eos` does: EOS is emitted and the request goes on; EOS never comes; there is no such switch."""
 
 SCORES_OF = ("model", "processed")
 """What log-probabilities are of: the model's own distribution, or the one after penalties, masks and temperature."""
@@ -118,7 +118,7 @@ class EngineDeclaration:
         if unknown or "name" not in data:
             message = f"a declaration has no field {', '.join(unknown)}" if unknown else "a declaration needs a name"
             raise ValueError(message)
-        values = {
+        values: dict[str, Any] = {
             name: tuple(tuple(item) if isinstance(item, list) else item for item in value)
             if isinstance(value, list)
             else value

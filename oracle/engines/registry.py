@@ -35,8 +35,7 @@ class EngineRecipe:
         return not self.requirements and self.bare_requirement is None
 
 
-RECIPES: tuple[EngineRecipe, ...] = (
-)
+RECIPES: tuple[EngineRecipe, ...] = ()
 """The known engines."""
 
 
