@@ -27,6 +27,16 @@ def check_company(trial: Trial, broken: Broken, findings: Findings) -> None:
                 _compare(trial, request, "samples" if is_sampled else check, name, run, findings)
 
 
+def check_agreement(trial: Trial, other: EngineRun | None, broken: Broken, findings: Findings) -> None:
+    """Holds what came together to what another engine gave for the same requests; None where it gave nothing."""
+    if other is None:
+        return
+    for request in trial.scenario.requests:
+        if is_determined(trial, request) and ("together", request.request_id) not in broken:
+            findings.see("agreement")
+            _compare(trial, request, "agreement", "there", other, findings)
+
+
 def is_determined(trial: Trial, request: EngineRequest) -> bool:
     """Tells whether a request has to give the same tokens each time: greedy, or with a seed that the engine honours."""
     if float(request.parameters.get("temperature", 0.0)) == 0.0:

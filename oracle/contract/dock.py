@@ -57,9 +57,15 @@ class Dock:
         declaration = engine.declare()
         declaration.check()
         self._session = EngineSession(
-            self._engine, declaration, folder=settings.folder, open_referee=settings.open_referee
+            self._engine,
+            declaration,
+            folder=settings.folder,
+            open_referee=settings.open_referee,
+            against=settings.against,
         )
-        self.report = EngineReport(declaration, known=dict.fromkeys(settings.known, 0))
+        self.report = EngineReport(
+            declaration, known=dict.fromkeys(settings.known, 0), has_other=settings.against is not None
+        )
 
     def run(self) -> EngineReport:
         """Runs until everything is tried, time is up or somebody interrupts; gives what was seen."""
@@ -140,7 +146,9 @@ class Dock:
         report.has_referee = model.referee is not None
         requests = choose_run(RandomChooser(seed), report.declaration, model.limits)
         findings, scenario = Findings(), replace(scenario, requests=requests)
-        self._session.judge(scenario, findings)
+        trial = self._session.judge(scenario, findings)
+        if trial is not None and self._settings.on_run is not None:
+            self._settings.on_run(scenario, trial.together)
         report.num_runs += 1
         self._take(findings, scenario, history)
         return requests

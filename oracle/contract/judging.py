@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oracle.contract.company_checks import check_company, check_samples_differ
+from oracle.contract.company_checks import check_agreement, check_company, check_samples_differ
 from oracle.contract.end_check import check_ends
 from oracle.contract.findings import Findings
 from oracle.contract.form_check import check_form
@@ -11,6 +11,7 @@ from oracle.contract.score_checks import check_prompt_scores, check_scores
 from oracle.contract.token_checks import answers, check_tokens, see_effects
 from oracle.contract.trial import Trial
 from oracle.engines.declaration import EngineDeclaration
+from oracle.engines.messages import EngineRun
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ CHECKS: Mapping[str, ContractCheck] = {
         parameters=("temperature",),
         needs_referee=True,
     ),
+    "agreement": ContractCheck("Does it give what the other engine, or the recording, gives?"),
     "effects": ContractCheck("Did every parameter that was accepted show its effect?", needs_referee=True),
     "refusals": ContractCheck("Is what cannot be run refused, and does the engine go on afterwards?"),
 }
@@ -78,8 +80,14 @@ Their names are frozen, since files of known deviations use them.
 """
 
 
-def judge_trial(trial: Trial, findings: Findings) -> None:
-    """Lets every check that is about single trials look at one."""
+def judge_trial(trial: Trial, findings: Findings, other: EngineRun | None = None) -> None:
+    """Lets every check that is about single trials look at one.
+
+    Args:
+        trial: The trial.
+        findings: Where what they find goes.
+        other: What another engine gave for the same requests.
+    """
     broken = check_form(trial, findings)
     judged = answers(trial, broken)
     check_tokens(trial, judged, findings)
@@ -88,4 +96,5 @@ def judge_trial(trial: Trial, findings: Findings) -> None:
     check_prompt_scores(trial, broken, findings)
     check_company(trial, broken, findings)
     check_samples_differ(trial, broken, findings)
+    check_agreement(trial, other, broken, findings)
     see_effects(judged, findings)

@@ -71,6 +71,7 @@ class EngineReport:
     Attributes:
         declaration: What it says of itself.
         has_referee: Whether tokens could be judged.
+        has_other: Whether there was another engine, or a recording, to agree with.
         findings: Everything that checks counted and found.
         failures: Each kind of failure once.
         opened: The ways in which it was opened.
@@ -85,6 +86,7 @@ class EngineReport:
 
     declaration: EngineDeclaration
     has_referee: bool = True
+    has_other: bool = False
     findings: Findings = field(default_factory=Findings)
     failures: list[EngineFailure] = field(default_factory=list)
     opened: list[Construction] = field(default_factory=list)
@@ -126,6 +128,8 @@ class EngineReport:
         if failures:
             return CheckRow(check, CheckVerdict.KNOWN, seen)
         reason = CHECKS[check].reason_to_skip(self.declaration, has_referee=self.has_referee)
+        if check == "agreement" and not self.has_other:
+            reason = "nothing was named to agree with"
         if reason is not None:
             return CheckRow(check, CheckVerdict.SKIPPED, seen, reason)
         if check == "effects" and self.vacuous_parameters:

@@ -8,6 +8,7 @@ from pathlib import Path
 from oracle.contract.drawing import Limits
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.judging import judge_trial
+from oracle.contract.recording import Against
 from oracle.contract.referee import ModelReferee, Referee
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.trial import Trial, run_trial
@@ -51,6 +52,7 @@ class EngineSession:
         declaration: What it says of itself.
         folder: A checkpoint instead of generated ones.
         open_referee: Gives the referee of a checkpoint.
+        against: Gives what another engine gave.
     """
 
     def __init__(
@@ -60,11 +62,13 @@ class EngineSession:
         *,
         folder: Path | None = None,
         open_referee: OpenReferee = open_model_referee,
+        against: Against | None = None,
     ) -> None:
         self.engine = engine
         self.declaration = declaration
         self._folder = folder
         self._open_referee = open_referee
+        self._against = against
         self._model_by_family: dict[FamilySpec | None, Model] = {}
         self._opened: str | None = None
 
@@ -119,7 +123,7 @@ class EngineSession:
             findings.add(self.obituary(error))
             return None
         findings.see("alive")
-        judge_trial(trial, findings)
+        judge_trial(trial, findings, None if self._against is None else self._against(scenario))
         return trial
 
     def obituary(self, error: EngineError) -> Finding:

@@ -1,10 +1,14 @@
 """How much of an engine is tried, and on what."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from oracle.contract.known import KnownDeviation
+from oracle.contract.recording import Against
+from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import OpenReferee, open_model_referee
+from oracle.engines.messages import EngineRun
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class DockSettings:
         shrink: Whether failures are made small.
         num_constructions: Ways of opening it, instead of the profile's.
         num_runs: Runs in each, instead of the profile's.
+        against: Gives what another engine gave; None to compare with none.
+        on_run: Called with each scenario and what came together.
         checks: Names of the checks whose findings count; None for all.
     """
 
@@ -53,6 +59,8 @@ class DockSettings:
     shrink: bool = True
     num_constructions: int | None = None
     num_runs: int | None = None
+    against: Against | None = None
+    on_run: Callable[[EngineScenario, EngineRun], None] | None = None
     checks: tuple[str, ...] | None = None
 
     @property

@@ -19,6 +19,7 @@ class EngineRecipe:
         bare_requirement: A package that is installed without its dependencies, which follow but for those below.
         excluded_dependencies: Dependencies of that package that are left out.
         environment: Variables that its process needs.
+        build_environment: Variables that pip needs while it installs, beside those of this process.
     """
 
     name: str
@@ -28,6 +29,7 @@ class EngineRecipe:
     bare_requirement: str | None = None
     excluded_dependencies: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    build_environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def runs_here(self) -> bool:
@@ -35,7 +37,20 @@ class EngineRecipe:
         return not self.requirements and self.bare_requirement is None
 
 
-RECIPES: tuple[EngineRecipe, ...] = ()
+RECIPES: tuple[EngineRecipe, ...] = (
+    EngineRecipe(
+        name="llama-cpp",
+        summary="llama.cpp through llama-cpp-python, compiled here, which takes ten minutes or more",
+        target=f"{_ADAPTERS}.llama_cpp:LlamaCppAdapter",
+        requirements=("llama-cpp-python==0.3.36", "gguf>=0.17", "numpy>=2.1", "safetensors>=0.6.1"),
+        build_environment={
+            "CMAKE_ARGS": (
+                "-DGGML_NATIVE=ON -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_TESTS=OFF "
+                "-DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF"
+            ),
+        },
+    ),
+)
 """The known engines."""
 
 
