@@ -29,7 +29,9 @@ _ONLY_FOR_MODES = ("properties", "dtypes", "examples", "processes", "digests")
 def add_options(check: argparse.ArgumentParser) -> None:
     """Adds what concerns an engine in the dock to the options of `check`."""
     group = check.add_argument_group("an engine in the dock, instead of the modes of refinfer")
-    group.add_argument("--engine", help="a known name (`python -m oracle engines`), MODULE:ATTRIBUTE, or http://HOST:PORT")
+    group.add_argument(
+        "--engine", help="a known name (`python -m oracle engines`), MODULE:ATTRIBUTE, or http://HOST:PORT"
+    )
     group.add_argument("--python", metavar="PATH", help="the Python in whose environment the engine is installed")
     group.add_argument("--command", dest="engine_command", help="what starts a process that speaks the protocol")
     group.add_argument("--timeout", type=float, default=300.0, help="seconds for each answer (default: %(default)g)")
@@ -57,9 +59,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     _refuse_options_of_modes(options)
     torch.set_num_threads(options.threads or 1)
     folder = None if options.model is None else resolve_model(options.model)
-    engine = open_engine(
-        options.engine, python=options.python, command=options.engine_command, timeout=options.timeout
-    )
+    engine = open_engine(options.engine, python=options.python, command=options.engine_command, timeout=options.timeout)
     name = options.engine or options.engine_command
     facts = " · ".join(f"{key} {value}" for key, value in environment().items())
     console.print(f"{name} in the dock, profile {options.profile}, seed {options.seed}", highlight=False)

@@ -118,14 +118,14 @@ class Dock:
     def _constructions(self) -> list[Construction]:
         declaration, settings = self.report.declaration, self._settings
         families = settings.families or declaration.families
-        if settings.folder is not None:
-            families = families[:1]
+        if settings.folder is not None or not families:
+            families = ("",)
         return constructions(declaration, families, settings.amount.num_constructions)
 
     def _scenario(self, construction: Construction) -> EngineScenario:
         declaration = self.report.declaration
         family = None
-        if self._settings.folder is None:
+        if self._settings.folder is None and construction.family:
             family = FamilySpec(construction.family, head_dim=(*declaration.head_dims, USUAL_HEAD_DIM)[0])
         name = f"{declaration.name} {declaration.version}".strip()
         return EngineScenario((), construction.knobs, family, engine=name)

@@ -33,11 +33,13 @@ class Limits:
         vocab_size: Token ids lie below it.
         max_model_len: Longest request, prompt and output together.
         eos_token_ids: What ends a request of the checkpoint.
+        is_known: Whether the model is one that is known here; of a server's own, nothing is.
     """
 
     vocab_size: int
     max_model_len: int
     eos_token_ids: tuple[int, ...] = ()
+    is_known: bool = True
 
 
 Draw = Callable[[Chooser, Limits, int], Any]

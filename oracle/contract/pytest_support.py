@@ -119,4 +119,3 @@ def parametrize_with_checks(engines: Iterable[MakeEngine], **options: Any) -> py
             for name in CHECKS
         ],
     )
-

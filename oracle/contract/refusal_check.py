@@ -30,7 +30,8 @@ _ILLEGAL_VALUES: Mapping[str, tuple[Any, ...]] = {
 def illegal_requests(declaration: EngineDeclaration, limits: Limits) -> Iterator[tuple[str, EngineRequest]]:
     """Gives requests that no engine can run, each with what is wrong with it."""
     yield "an empty prompt", EngineRequest("illegal", (), _MAX_TOKENS)
-    yield "a token id beyond the vocabulary", EngineRequest("illegal", (5, limits.vocab_size, 3), _MAX_TOKENS)
+    if limits.is_known:
+        yield "a token id beyond the vocabulary", EngineRequest("illegal", (5, limits.vocab_size, 3), _MAX_TOKENS)
     yield "a negative token id", EngineRequest("illegal", (5, -1, 3), _MAX_TOKENS)
     yield "max_tokens 0", EngineRequest("illegal", _PROMPT, 0)
     for name, values in _ILLEGAL_VALUES.items():

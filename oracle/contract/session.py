@@ -17,6 +17,9 @@ from oracle.engines.declaration import EngineDeclaration
 from oracle.errors import EngineCrashed, EngineError, EngineHung, ReferenceUnavailable
 from oracle.families import FamilySpec, cached_family_checkpoint
 
+SAFE_TOKEN_IDS = 100
+"""Ids below it stand in the vocabulary of any model."""
+
 OpenReferee = Callable[[Path, str], Referee | None]
 """Gives the referee of a checkpoint folder for an engine of a dtype; None for none."""
 
@@ -34,12 +37,12 @@ class Model:
     """A checkpoint that an engine is opened with.
 
     Attributes:
-        folder: Where it lies.
+        folder: Where it lies; None for a server's own, of which nothing is known.
         limits: What requests are drawn within.
         referee: What tokens are judged by.
     """
 
-    folder: Path
+    folder: Path | None
     limits: Limits
     referee: Referee | None
 
@@ -75,13 +78,20 @@ class EngineSession:
     def model(self, family: FamilySpec | None) -> Model:
         """Gives the checkpoint of a scenario."""
         if family not in self._model_by_family:
-            folder = self._folder if family is None else cached_family_checkpoint(family)
-            if folder is None:
-                message = "the scenario generates no checkpoint; name one with --model"
-                raise ReferenceUnavailable(message)
-            referee = self._open_referee(folder, self.declaration.dtype)
-            self._model_by_family[family] = Model(folder, _limits_of(folder, self.declaration), referee)
+            self._model_by_family[family] = self._load(family)
         return self._model_by_family[family]
+
+    def _load(self, family: FamilySpec | None) -> Model:
+        folder = self._folder if family is None else cached_family_checkpoint(family)
+        if folder is None and not self.declaration.families:
+            limits = Limits(SAFE_TOKEN_IDS, self.declaration.max_model_len, is_known=False)
+            return Model(None, limits, None)
+        if folder is None:
+            message = "the scenario generates no checkpoint; name one with --model"
+            raise ReferenceUnavailable(message)
+        has_tokens = self.declaration.units == "tokens"
+        referee = self._open_referee(folder, self.declaration.dtype) if has_tokens else None
+        return Model(folder, _limits_of(folder, self.declaration), referee)
 
     def open(self, scenario: EngineScenario, *, fresh: bool = False) -> Model:
         """Opens the engine as a scenario says, unless it is open like that.
@@ -98,7 +108,7 @@ class EngineSession:
         key = json.dumps([str(model.folder), scenario.knobs], sort_keys=True)
         if fresh or key != self._opened:
             self._opened = None
-            self.engine.open(str(model.folder), scenario.knobs)
+            self.engine.open("" if model.folder is None else str(model.folder), scenario.knobs)
             self._opened = key
         return model
 
@@ -116,7 +126,7 @@ class EngineSession:
                 self.declaration,
                 model.referee,
                 eos_token_ids=model.limits.eos_token_ids,
-                vocab_size=model.limits.vocab_size,
+                vocab_size=model.limits.vocab_size if model.limits.is_known else None,
             )
         except EngineError as error:
             findings.see("alive")

@@ -18,7 +18,7 @@ class Trial:
         declaration: What the engine says of itself.
         referee: What tokens are judged by; None where nothing can.
         eos_token_ids: What ends a request of the checkpoint.
-        vocab_size: Number of token ids.
+        vocab_size: Number of token ids; None where it is not known.
         together: All requests in one run.
         again: The same run once more.
         reversed: The same requests in reverse order; None for an engine that runs one at a time.
@@ -29,7 +29,7 @@ class Trial:
     declaration: EngineDeclaration
     referee: Referee | None
     eos_token_ids: tuple[int, ...]
-    vocab_size: int
+    vocab_size: int | None
     together: EngineRun
     again: EngineRun
     reversed: EngineRun | None = None
@@ -63,7 +63,7 @@ def run_trial(
     referee: Referee | None,
     *,
     eos_token_ids: tuple[int, ...],
-    vocab_size: int,
+    vocab_size: int | None,
 ) -> Trial:
     """Runs a scenario on an engine that is open with its model and settings, warm-up runs included.
 

@@ -53,7 +53,7 @@ UNITS = ("tokens", "tokens-of-text", "characters")
 """What the ids of prompts and outputs stand for.
 
 - tokens: token ids of the model, in and out;
-- tokens-of-text: a prompt's ids are sent as a text that is made of them, whose tokens nobody knows; token ids come back;
+- tokens-of-text: a prompt's ids are sent as a text made of them, whose tokens nobody knows; token ids come back;
 - characters: the ids of an output are the code points of a text, from a server that gives nothing else.
 
 Only the first can be held against a reference; the others can be held against themselves, alone, in company and again,
