@@ -193,3 +193,11 @@ class LogitsChangedInPlace(TeachingEngine):
         token_id = super().choose(sample, logits)
         logits[:] = process(sample, logits, self.eos_token_ids)
         return token_id
+
+
+class TemperatureTwice(TeachingEngine):
+    """Logits are divided by the temperature twice, so that permitted tokens come too often or too rarely."""
+
+    def choose(self, sample: Sample, logits: np.ndarray) -> int:
+        """Draws at the square of the temperature."""
+        return super().choose(with_parameters(sample, temperature=sample.parameters["temperature"] ** 2), logits)

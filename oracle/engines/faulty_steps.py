@@ -159,3 +159,12 @@ class TwoEndsCrash(TeachingEngine):
             running = running[: ended[-1] + 1]
             for place in ended:
                 del running[place]
+
+
+class RoundingByRow(TeachingEngine):
+    """The last bits of logits depend on the row that an answer stands in."""
+
+    def forward(self, samples: Sequence[Sample], token_ids: Sequence[Sequence[int]]) -> np.ndarray:
+        """Moves each row by another few parts in ten million."""
+        rows = super().forward(samples, token_ids)
+        return np.asarray(rows * (1 + np.arange(len(rows), dtype=np.float32)[:, None] * 2.0**-22))
