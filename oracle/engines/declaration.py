@@ -46,8 +46,13 @@ CAPABILITIES = (
 IGNORES_EOS = ("emits", "bans", "never")
 """What `ignore_eos` does: EOS is emitted and the request goes on; EOS never comes; there is no such switch."""
 
-SCORES_OF = ("model", "processed")
-"""What log-probabilities are of: the model's own distribution, or the one after penalties, masks and temperature."""
+SCORES_OF = ("model", "penalised", "processed")
+"""What log-probabilities are of.
+
+- model: the model's own distribution;
+- penalised: the one after penalties, biases and masks, before temperature and what follows it;
+- processed: the one that tokens are drawn from.
+"""
 
 UNITS = ("tokens", "tokens-of-text", "characters")
 """What the ids of prompts and outputs stand for.
