@@ -39,6 +39,36 @@ class EngineRecipe:
 
 RECIPES: tuple[EngineRecipe, ...] = (
     EngineRecipe(
+        name="teaching",
+        summary="a small engine that is right, to be read as an example",
+        target="oracle.engines.teaching_engine:TeachingEngine",
+    ),
+    EngineRecipe(
+        name="refinfer-none",
+        summary="refinfer without a cache",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_none",
+    ),
+    EngineRecipe(
+        name="refinfer-static",
+        summary="refinfer in batches whose members are fixed",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_static",
+    ),
+    EngineRecipe(
+        name="refinfer-continuous",
+        summary="refinfer with a growing cache for each request",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_continuous",
+    ),
+    EngineRecipe(
+        name="refinfer-paged",
+        summary="refinfer with blocks that are read where they lie",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_paged",
+    ),
+    EngineRecipe(
+        name="refinfer-paged-gather",
+        summary="refinfer with blocks that are gathered before they are read",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_paged_gather",
+    ),
+    EngineRecipe(
         name="llama-cpp",
         summary="llama.cpp through llama-cpp-python, compiled here, which takes ten minutes or more",
         target=f"{_ADAPTERS}.llama_cpp:LlamaCppAdapter",
