@@ -21,6 +21,7 @@ USUAL_ORDER = (
     "choices",
     "bad_token_sequences",
     "no_repeat_ngram_size",
+    "ignore_eos",
     "min_tokens",
     "logit_bias",
     "repetition_penalty",
@@ -47,6 +48,7 @@ class Place:
         eos_token_ids: What ends a request of the checkpoint.
         order: The order of steps that the engine declares.
         counts_prompt: Whether presence and frequency penalties count the prompt's tokens as well.
+        bans_eos: Whether `ignore_eos` keeps EOS from coming, instead of letting the request go on after it.
     """
 
     parameters: Mapping[str, Any]
@@ -55,6 +57,7 @@ class Place:
     eos_token_ids: tuple[int, ...] = ()
     order: tuple[str, ...] = ()
     counts_prompt: bool = False
+    bans_eos: bool = False
 
     def value(self, name: str) -> Any:
         """Gives a parameter, at its default where the request does not name it."""
@@ -155,10 +158,15 @@ def _bar_repeats(scores: Scores, place: Place) -> None:
     _mask(scores, {tokens[at + size - 1] for at in range(len(tokens) - size + 1) if tokens[at : at + size - 1] == end})
 
 
+def _ban(scores: Scores, place: Place) -> None:
+    if place.bans_eos and place.value("ignore_eos"):
+        _mask(scores, place.eos_token_ids)
+
+
 def _wait(scores: Scores, place: Place) -> None:
     """Bars every end, also EOS that would not end it, until `min_tokens` are out."""
     if len(place.output) < place.value("min_tokens"):
-        _mask(scores, place.stop_token_ids)
+        _mask(scores, {*place.eos_token_ids, *place.stop_token_ids})
 
 
 def _bias(scores: Scores, place: Place) -> None:
@@ -215,6 +223,7 @@ _STEPS: Mapping[str, Callable[[Scores, Place], None]] = {
     "choices": _choose,
     "bad_token_sequences": _bar_sequences,
     "no_repeat_ngram_size": _bar_repeats,
+    "ignore_eos": _ban,
     "min_tokens": _wait,
     "logit_bias": _bias,
     "repetition_penalty": _repeat,
