@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from oracle.contract.filters import kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.form_check import Broken
-from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER, Place, growth, kept_tokens, processed
+from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER, Place, growth, processed
 from oracle.contract.referee import Judgement
 from oracle.contract.trial import Trial, output_of
 from oracle.engines.messages import EngineRequest, EngineSample
