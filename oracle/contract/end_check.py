@@ -1,7 +1,8 @@
 """Did each request end where it should, for the reason it says?"""
 
+from oracle.contract.filters import kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
-from oracle.contract.processing import growth, kept_tokens, processed
+from oracle.contract.processing import growth, processed
 from oracle.contract.token_checks import Answer
 from oracle.contract.trial import Trial
 

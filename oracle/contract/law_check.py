@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from oracle.contract.drawing import Limits
+from oracle.contract.filters import kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
-from oracle.contract.processing import Place, kept_tokens, processed
+from oracle.contract.processing import Place, processed
 from oracle.contract.referee import Referee
 from oracle.engines.adapter import EngineAdapter
 from oracle.engines.declaration import EngineDeclaration

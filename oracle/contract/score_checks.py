@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from oracle.contract.filters import kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.form_check import Broken
-from oracle.contract.processing import growth, kept_tokens, processed
+from oracle.contract.processing import growth, processed
 from oracle.contract.token_checks import Answer
 from oracle.contract.trial import Trial, output_of
 from oracle.engines.messages import EngineRequest

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from oracle.contract.filters import kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.form_check import Broken
-from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER, Place, growth, kept_tokens, processed
+from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER, Place, growth, processed
 from oracle.contract.referee import Judgement
 from oracle.contract.trial import Trial, output_of
 from oracle.engines.messages import EngineRequest, EngineSample
@@ -78,6 +79,7 @@ def place_of(trial: Trial, request: EngineRequest) -> Place:
         trial.eos_token_ids,
         trial.declaration.parameter_order,
         trial.declaration.penalties_count_prompt,
+        trial.declaration.ignore_eos == "bans",
     )
 
 
@@ -166,8 +168,8 @@ def _ends_it(answer: Answer, name: str) -> bool:
     return last[0] in (answer.place.value(name) or ())
 
 
-def _passes_eos(answer: Answer, _: str) -> bool:
-    return bool(set(answer.sample.token_ids) & set(answer.place.eos_token_ids))
+def _passes_eos(answer: Answer, name: str) -> bool:
+    return bool(set(answer.sample.token_ids) & set(answer.place.eos_token_ids)) or _changes_a_token(answer, name)
 
 
 _EFFECTS: Mapping[str, Callable[[Answer, str], bool]] = {"stop_token_ids": _ends_it, "ignore_eos": _passes_eos}
