@@ -69,6 +69,21 @@ RECIPES: tuple[EngineRecipe, ...] = (
         target=f"{_ADAPTERS}.refinfer_engine:refinfer_paged_gather",
     ),
     EngineRecipe(
+        name="hf-generate",
+        summary="transformers' generate, each request by itself",
+        target=f"{_ADAPTERS}.hugging_face_generate:HuggingFaceGenerateAdapter",
+    ),
+    EngineRecipe(
+        name="hf-generate-padded",
+        summary="transformers' generate, all requests in one left-padded batch",
+        target=f"{_ADAPTERS}.hugging_face_generate:HuggingFacePaddedAdapter",
+    ),
+    EngineRecipe(
+        name="hf-generate-batch",
+        summary="transformers' continuous batching, which generate_batch is a wrapper of",
+        target=f"{_ADAPTERS}.hugging_face_batch:HuggingFaceBatchAdapter",
+    ),
+    EngineRecipe(
         name="llama-cpp",
         summary="llama.cpp through llama-cpp-python, compiled here, which takes ten minutes or more",
         target=f"{_ADAPTERS}.llama_cpp:LlamaCppAdapter",
@@ -79,6 +94,12 @@ RECIPES: tuple[EngineRecipe, ...] = (
                 "-DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF"
             ),
         },
+    ),
+    EngineRecipe(
+        name="mini-infer",
+        summary="a small engine in pure torch, for Qwen2 only",
+        target=f"{_ADAPTERS}.mini_infer_engine:MiniInferAdapter",
+        requirements=("torch>=2.13", "mini-infer==0.2.5"),
     ),
     EngineRecipe(
         name="mlx-lm",
