@@ -94,7 +94,7 @@ def weight_blocks(spec: CheckpointSpec, name: str) -> Iterator[Float[np.ndarray,
     """Makes one weight as blocks of whole rows, first rows first; a vector is one column."""
     shape = weight_shapes(spec)[name]
     num_rows, num_columns = shape[0], math.prod(shape[1:])
-    stream = _Stream(spec.seed, name)
+    stream = UniformStream(spec.seed, name)
     # A multiple of 4 rows uses up whole words of the stream, and no pair of tied rows is cut.
     block_rows = max(4, _BLOCK_SIZE // num_columns // 4 * 4)
     scale = _scale(spec, name)
@@ -112,7 +112,7 @@ def weight_blocks(spec: CheckpointSpec, name: str) -> Iterator[Float[np.ndarray,
         yield block
 
 
-class _Stream:
+class UniformStream:
     """Uniform numbers between -1 and 1 that belong to one weight of one seed."""
 
     def __init__(self, seed: int, name: str) -> None:

@@ -44,16 +44,21 @@ CAPABILITIES = (
 """
 
 IGNORES_EOS = ("emits", "bans", "never")
-"""What `ignore_eos` does in an engine: EOS is emitted and the request goes on; EOS never comes; there is no such switch."""
+"""What `ignore_eos` does: EOS is emitted and the request goes on; EOS never comes; there is no such switch."""
 
-SCORES_OF = ("model", "processed")
-"""What log-probabilities are of: the model's own distribution, or the one after penalties, masks and temperature."""
+SCORES_OF = ("model", "penalised", "processed")
+"""What log-probabilities are of.
+
+- model: the model's own distribution;
+- penalised: the one after penalties, biases and masks, before temperature and what follows it;
+- processed: the one that tokens are drawn from.
+"""
 
 UNITS = ("tokens", "tokens-of-text", "characters")
 """What the ids of prompts and outputs stand for.
 
 - tokens: token ids of the model, in and out;
-- tokens-of-text: a prompt's ids are sent as a text that is made of them, whose tokens nobody knows; token ids come back;
+- tokens-of-text: a prompt's ids are sent as a text made of them, whose tokens nobody knows; token ids come back;
 - characters: the ids of an output are the code points of a text, from a server that gives nothing else.
 
 Only the first can be held against a reference; the others can be held against themselves, alone, in company and again,
@@ -81,6 +86,7 @@ class EngineDeclaration:
             checkpoint but runs what it has, of which there is no reference.
         head_dims: Widths of heads that it takes; empty for any.
         dtype: What it computes in: "float32", "bfloat16" or "float16".
+        penalties_count_prompt: Whether presence and frequency penalties count the prompt as well.
         ignore_eos: One of `IGNORES_EOS`.
         shows_stop_token: Whether the token that ends a request stands in its output.
         scores_of: One of `SCORES_OF`.
@@ -105,6 +111,7 @@ class EngineDeclaration:
     families: tuple[str, ...] = ("llama",)
     head_dims: tuple[int, ...] = ()
     dtype: str = "float32"
+    penalties_count_prompt: bool = False
     ignore_eos: str = "emits"
     shows_stop_token: bool = True
     scores_of: str = "model"
@@ -130,7 +137,7 @@ class EngineDeclaration:
         if unknown or "name" not in data:
             message = f"a declaration has no field {', '.join(unknown)}" if unknown else "a declaration needs a name"
             raise ValueError(message)
-        values = {
+        values: dict[str, Any] = {
             name: tuple(tuple(item) if isinstance(item, list) else item for item in value)
             if isinstance(value, list)
             else value

@@ -50,6 +50,14 @@ RECIPES: tuple[EngineRecipe, ...] = (
             ),
         },
     ),
+    EngineRecipe(
+        name="mlx-lm",
+        summary="Apple's MLX language models, here on the CPU",
+        target=f"{_ADAPTERS}.mlx_lm_engine:MlxLmAdapter",
+        requirements=("mlx>=0.32", "mlx-cpu>=0.32", "mlx-lm>=0.32.2"),
+        # Each pair of a sampler's values would be compiled by a C++ compiler, for seconds.
+        environment={"MLX_DISABLE_COMPILE": "1"},
+    ),
 )
 """The known engines."""
 
