@@ -33,6 +33,21 @@ def write_llama_openvino(folder: Path, target: Path, *, num_layers: int | None =
     return config
 
 
+def write_mute_tokenizer(target: Path) -> None:
+    """Writes an `openvino_tokenizer.xml` for which every text is one token, the first.
+
+    The engine wants a tokenizer, compares that of a draft with its own, and asks it for nothing where it is given ids.
+    """
+    texts = _parameter("string_input", [-1], openvino.Type.string)
+    shape = ops.concat([ops.shape_of(texts), _ints([1])], 0)
+    results = []
+    for name, value in (("input_ids", 0), ("attention_mask", 1)):
+        result = ops.result(ops.broadcast(_ints(value), shape))
+        result.output(0).tensor.set_names({name})
+        results.append(result)
+    openvino.save_model(openvino.Model(results, [texts], "tokenizer"), target / "openvino_tokenizer.xml")
+
+
 class _Builder:
     """Puts the operations of one model together."""
 

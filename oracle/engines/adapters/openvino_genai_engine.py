@@ -1,5 +1,6 @@
 """An adapter for the continuous batching of openvino-genai, stepped from here, on Llama models in float32."""
 
+import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,8 @@ import openvino
 import openvino_genai
 
 from oracle.engines.adapter import Refused
-from oracle.engines.adapters.byte_level_gguf import write_byte_level_gguf
 from oracle.engines.adapters.llama_files import read_eos_token_ids
-from oracle.engines.adapters.llama_openvino import write_llama_openvino
+from oracle.engines.adapters.llama_openvino import write_llama_openvino, write_mute_tokenizer
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineOutput, EngineRequest, EngineRun, EngineSample
 
@@ -151,27 +151,21 @@ class OpenVinoGenaiAdapter:
             properties["draft_model"] = openvino_genai.draft_model(
                 str(draft), "CPU", INFERENCE_PRECISION_HINT="f32", KV_CACHE_PRECISION="f32"
             )
-        model = str(self._model_folder(Path(folder), num_layers=None))
+        model = str(self._model_folder(Path(folder)))
         try:
-            tokenizer = openvino_genai.Tokenizer(str(self._tokenizer_file()))
-            self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, tokenizer, scheduler, "CPU", **properties)
+            self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, scheduler, "CPU", properties)
         except RuntimeError as error:
             message = f"the engine does not open it: {error}"
             raise Refused(message) from error
 
-    def _tokenizer_file(self) -> Path:
-        target = Path(self._folder.name) / "tokenizer.gguf"
-        if not target.exists():
-            write_byte_level_gguf(target)
-        return target
-
-    def _model_folder(self, folder: Path, *, num_layers: int | None) -> Path:
+    def _model_folder(self, folder: Path, *, num_layers: int | None = None) -> Path:
         """Gives the model of a checkpoint in the engine's form, written when it is first wanted."""
-        name = f"{abs(hash(str(folder.resolve())))}-{num_layers or 'all'}"
-        target = Path(self._folder.name) / name
+        digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+        target = Path(self._folder.name) / f"{digest}-{num_layers or 'all'}"
         if not target.exists():
             target.mkdir()
             write_llama_openvino(folder, target, num_layers=num_layers)
+            write_mute_tokenizer(target)
         return target
 
 
