@@ -73,8 +73,10 @@ def expected_logprobs(trial: Trial, answer: Answer, number: int) -> tuple[np.nda
     if trial.declaration.scores_of == "model":
         return log_softmax(row), bound
     place = answer.at(number)
-    temperature = float(place.value("temperature")) or 1.0
     scores = processed(row, place)
+    if trial.declaration.scores_of == "penalised":
+        return log_softmax(scores), bound * growth(place)
+    temperature = float(place.value("temperature")) or 1.0
     if float(place.value("temperature")):
         scores = np.where(kept_tokens(scores, place, answer.judgement.bound), scores, -np.inf)
     return log_softmax(scores / temperature), bound * growth(place) / min(temperature, 1.0)

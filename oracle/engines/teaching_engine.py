@@ -147,7 +147,7 @@ class TeachingEngine:
     def fits(self, samples: Sequence[Sample]) -> bool:
         """Tells whether answers have room beside each other."""
         num_tokens = sum(len(sample.token_ids) for sample in samples)
-        return len(samples) <= self.knobs["max_num_seqs"] and num_tokens <= self.knobs["max_cached_tokens"]
+        return bool(len(samples) <= self.knobs["max_num_seqs"] and num_tokens <= self.knobs["max_cached_tokens"])
 
     def cached_prefix(self, sample: Sample) -> ContinuousCache:
         """Gives a copy of the longest kept prefix of an answer's tokens, or an empty cache."""
