@@ -172,7 +172,11 @@ def _choose_parameters(
     for group in declaration.excluded_parameters:
         while group and all(name in chosen for name in group):
             del chosen[group[-1]]
-    return chosen
+    return {name: value for name, value in chosen.items() if _needed(name, declaration) in (None, *chosen)}
+
+
+def _needed(name: str, declaration: EngineDeclaration) -> str | None:
+    return declaration.needed_parameters.get(name)
 
 
 def _value(choose: Chooser, declaration: EngineDeclaration, name: str, draw: Callable[[], Any]) -> Any:

@@ -71,7 +71,7 @@ def gguf_name(name: str) -> str:
 
 
 def interleaved(weight: Array, num_heads: int) -> Array:
-    """Orders the rows of a query or key projection as GGUF's rotation wants them: pairs side by side, not half apart."""
+    """Orders rows of a query or key projection as GGUF's rotation wants them: pairs side by side, not half apart."""
     half = weight.shape[0] // num_heads // 2
     return weight.reshape(num_heads, 2, half, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
 

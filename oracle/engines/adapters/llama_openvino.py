@@ -122,7 +122,7 @@ class _Builder:
         turned = ops.concat([ops.multiply(second, ops.constant([[[[-1.0]]]], np.float32)), first], 3)
         return ops.add(ops.multiply(heads, cos), ops.multiply(turned, sin))
 
-    def _attention(self, hidden: Any, name: str, cos: Any, sin: Any, mask: Any) -> Any:  # noqa: PLR0913
+    def _attention(self, hidden: Any, name: str, cos: Any, sin: Any, mask: Any) -> Any:
         num_heads, num_kv_heads = self._config["num_attention_heads"], self._config["num_key_value_heads"]
         name = f"{name}.self_attn"
         query = self._rotated(self._heads(self._linear(hidden, f"{name}.q_proj"), num_heads), cos, sin)
