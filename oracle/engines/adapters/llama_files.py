@@ -74,8 +74,10 @@ def inverse_frequencies(config: dict[str, Any]) -> Array:
     """Gives by how much each pair of a head turns from one place to the next, whatever the type of RoPE."""
     rope = config["rope"]
     places = np.arange(0, config["head_dim"], 2, dtype=np.float64) / config["head_dim"]
-    plain = 1.0 / rope["rope_theta"] ** places
+    frequencies: Array = 1.0 / rope["rope_theta"] ** places
     factors = llama3_factors(config)
     if rope["rope_type"] == "linear":
-        return plain / rope["factor"]
-    return plain if factors is None else plain / factors
+        frequencies /= rope["factor"]
+    if factors is not None:
+        frequencies /= factors
+    return frequencies

@@ -6,6 +6,7 @@ import sys
 import threading
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -237,6 +238,18 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         """Says nothing."""
+
+
+@pytest.fixture
+def stand_in():
+    """Gives a function that makes a module out of names and what they stand for."""
+
+    def make(name, **attributes):
+        module = ModuleType(name)
+        vars(module).update(attributes)
+        return module
+
+    return make
 
 
 @pytest.fixture

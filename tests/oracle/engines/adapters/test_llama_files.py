@@ -1,6 +1,7 @@
 """A checkpoint of Hugging Face is read as it stands, in the older words and the newer ones."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +19,13 @@ from oracle.engines.adapters.llama_files import (
     read_weights,
 )
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "model_type": "llama",
     "hidden_size": 32,
     "num_attention_heads": 4,
     "max_position_embeddings": 64,
 }
-LLAMA3 = {
+LLAMA3: dict[str, Any] = {
     "rope_type": "llama3",
     "rope_theta": 500000.0,
     "factor": 8.0,

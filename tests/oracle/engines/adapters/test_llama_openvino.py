@@ -1,6 +1,7 @@
 """The model that is put together computes what the reference computes, with an eager stand-in for the operations."""
 
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ class EagerOps:
         self.state = state
 
     def __getattr__(self, name):
-        function = {
+        functions: dict[str, Any] = {
             "add": np.add,
             "multiply": np.multiply,
             "divide": np.divide,
@@ -58,7 +59,8 @@ class EagerOps:
                 value, np.broadcast_shapes(value.shape, tuple(shape))
             ),
             "result": lambda value: value,
-        }[name]
+        }
+        function = functions[name]
         return lambda *arguments, **options: np.asarray(function(*arguments, **options)).view(Node)
 
     def parameter(self, shape, _):
@@ -101,7 +103,7 @@ class Model:
 
 
 @pytest.fixture
-def computed(import_with, tmp_path):
+def computed(import_with, stand_in, tmp_path):
     """Gives a function that builds a model and gives what it computes: its logits, and what was saved where."""
 
     def compute(folder, token_ids, state, **options):
@@ -109,10 +111,12 @@ def computed(import_with, tmp_path):
         places = np.arange(first, first + len(token_ids))
         inputs = [[token_ids], np.ones((1, first + len(token_ids)), int), [places], [0]]
         saved = {}
-        openvino = ModuleType("openvino")
-        openvino.opset13 = EagerOps(inputs, state)
-        openvino.Model = Model
-        openvino.save_model = lambda model, path, **_: saved.update({path.name: model})
+        openvino = stand_in(
+            "openvino",
+            opset13=EagerOps(inputs, state),
+            Model=Model,
+            save_model=lambda model, path, **_: saved.update({path.name: model}),
+        )
         module = import_with(MODULE, openvino=openvino)
         module.write_llama_openvino(folder, tmp_path, **options)
         return np.asarray(saved["openvino_model.xml"].results[0])[0]
@@ -144,7 +148,7 @@ def test_model_computes_what_the_reference_computes(computed, tmp_path, spec):
 
 def test_model_goes_on_from_its_states(computed, tmp_path):
     folder = write_checkpoint(SPECS["grouped heads of another width"], tmp_path / "checkpoint")
-    state = {}
+    state: dict[str, Any] = {}
     first = computed(folder, TOKEN_IDS[:4], state)
     rest = computed(folder, TOKEN_IDS[4:], state)
     np.testing.assert_allclose(np.concatenate([first, rest]), reference_logits(folder), atol=2e-4)
@@ -152,18 +156,20 @@ def test_model_goes_on_from_its_states(computed, tmp_path):
 
 def test_model_can_be_cut_off_after_a_layer(computed, tmp_path):
     folder = write_checkpoint(CheckpointSpec(num_layers=3), tmp_path / "checkpoint")
-    state = {}
+    state: dict[str, Any] = {}
     computed(folder, TOKEN_IDS, state, num_layers=1)
     assert sorted(state) == ["model.layers.0.self_attn.key", "model.layers.0.self_attn.value"]
 
 
-def test_mute_tokenizer_gives_one_token_for_each_text(import_with, tmp_path):
+def test_mute_tokenizer_gives_one_token_for_each_text(import_with, stand_in, tmp_path):
     saved = {}
-    openvino = ModuleType("openvino")
-    openvino.opset13 = EagerOps([np.zeros(3)], {})
-    openvino.Type = SimpleNamespace(string="string")
-    openvino.Model = Model
-    openvino.save_model = lambda model, path: saved.update({path.name: model})
+    openvino = stand_in(
+        "openvino",
+        opset13=EagerOps([np.zeros(3)], {}),
+        Type=SimpleNamespace(string="string"),
+        Model=Model,
+        save_model=lambda model, path: saved.update({path.name: model}),
+    )
     import_with(MODULE, openvino=openvino).write_mute_tokenizer(tmp_path)
     ids, mask = saved["openvino_tokenizer.xml"].results
     assert ids.tolist() == [[0]] * 3

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -49,19 +49,24 @@ class Pipeline:
 
 
 @pytest.fixture
-def module(import_with, monkeypatch):
+def module(import_with, stand_in, monkeypatch):
     """The adapter's module, beside stand-ins for the engine and for what writes models."""
-    openvino, genai, model = ModuleType("openvino"), ModuleType("openvino_genai"), ModuleType(MODEL)
-    openvino.Tensor = lambda array: array[0].tolist()
-    genai.__version__ = "1.2"
-    genai.SchedulerConfig = SimpleNamespace
-    genai.GenerationConfig = SimpleNamespace
-    genai.ContinuousBatchingPipeline = Pipeline
-    genai.draft_model = lambda folder, device, **properties: (folder, device, properties)
-    model.write_llama_openvino = lambda folder, target, num_layers: (target / "model").write_text(
-        f"{folder.name} {num_layers}"
+    openvino = stand_in("openvino", Tensor=lambda array: array[0].tolist())
+    genai = stand_in(
+        "openvino_genai",
+        __version__="1.2",
+        SchedulerConfig=SimpleNamespace,
+        GenerationConfig=SimpleNamespace,
+        ContinuousBatchingPipeline=Pipeline,
+        draft_model=lambda folder, device, **properties: (folder, device, properties),
     )
-    model.write_mute_tokenizer = lambda target: (target / "tokenizer").touch()
+    model = stand_in(
+        MODEL,
+        write_llama_openvino=lambda folder, target, num_layers: (target / "model").write_text(
+            f"{folder.name} {num_layers}"
+        ),
+        write_mute_tokenizer=lambda target: (target / "tokenizer").touch(),
+    )
     monkeypatch.setattr(Pipeline, "made", [])
     packages = {"openvino": openvino, "openvino_genai": genai}
     requests = import_with(REQUESTS, **packages)

@@ -1,6 +1,6 @@
 """Every parameter goes into a generation config, and what the engine puts out comes back as it is."""
 
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,11 +95,10 @@ class Pipeline:
 
 
 @pytest.fixture
-def requests_module(import_with):
+def requests_module(import_with, stand_in):
     """The module, beside stand-ins for the engine."""
-    openvino, genai = ModuleType("openvino"), ModuleType("openvino_genai")
-    openvino.Tensor = lambda array: array[0].tolist()
-    genai.GenerationConfig = Config
+    openvino = stand_in("openvino", Tensor=lambda array: array[0].tolist())
+    genai = stand_in("openvino_genai", GenerationConfig=Config)
     return import_with(MODULE, openvino=openvino, openvino_genai=genai)
 
 
