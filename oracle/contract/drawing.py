@@ -175,12 +175,12 @@ def _choose_parameters(
 
 def _drop_illegal(chosen: dict[str, Any], declaration: EngineDeclaration) -> None:
     """Takes out what lacks another parameter that it needs, or may not stand together with others."""
-    for name, needed in declaration.needed_parameters.items():
-        if needed not in chosen:
-            chosen.pop(name, None)
     for group in declaration.excluded_parameters:
         while group and all(name in chosen for name in group):
             del chosen[group[-1]]
+    for name, needed in declaration.needed_parameters.items():
+        if needed not in chosen:
+            chosen.pop(name, None)
 
 
 def _value(choose: Chooser, declaration: EngineDeclaration, name: str, draw: Callable[[], Any]) -> Any:

@@ -79,7 +79,7 @@ class EngineDeclaration:
         parameter_values: For some of them the only values that may be tried.
         parameter_order: In which order steps that do not commute are applied to logits, where the engine has an order.
         excluded_parameters: Groups of parameters that one request may not have together.
-        needed_parameters: For some of them another one, without which a request may not have it.
+        needed_parameters: For some of them another that a request must have as well, such as "temperature" for "n".
         shares_parameters: Whether all requests of one run have the same parameters, as in a plain batch.
         knobs: Settings that are fixed when it is opened, each with the values worth trying, the simplest first.
         excluded_knobs: Combinations of knob values, with "family" as one more knob, that it does not take.
