@@ -1,4 +1,4 @@
-"""The command line of the harness: `python -m oracle check`, `replay`, `properties`, `faults`, `digests`."""
+"""The command line of the harness: `python -m oracle check`, `replay`, `properties`, `faults`, `digests`, `engines`."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from oracle.commands import check, digests, faults, properties, replay, schedules
+from oracle.commands import check, digests, engines, faults, properties, replay, schedules
 from oracle.commands.shared import EXIT_USAGE
 from oracle.errors import OracleError
 from refinfer.errors import RefinferError
@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m oracle", description="Tells whether every mode computes the right thing."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (check, schedules, replay, faults, digests, properties):
+    for command in (check, schedules, replay, engines, faults, digests, properties):
         command.add_parser(commands)
     return parser
 

@@ -115,7 +115,7 @@ class FamilySpec:
     family: str = "llama"
     seed: int = 0
     head_dim: int = 32
-    eos_token_ids: tuple[int, ...] = (7, 19, 101)
+    eos_token_ids: tuple[int, ...] = (7, 19, 34, 58, 77, 101, 113, 126)
     tie_word_embeddings: bool | None = None
 
     def __post_init__(self) -> None:
@@ -135,12 +135,14 @@ class FamilySpec:
         if self.tie_word_embeddings is not None:
             values["tie_word_embeddings"] = self.tie_word_embeddings
         values |= FAMILIES[self.family]
-        return AutoConfig.for_model(self.family, **{key: value for key, value in values.items() if value is not None or key.endswith("_id")})
+        return AutoConfig.for_model(
+            self.family, **{key: value for key, value in values.items() if value is not None or key.endswith("_id")}
+        )
 
 
 def write_family_checkpoint(spec: FamilySpec, folder: Path) -> Path:
     """Writes configuration and weights as a Hugging Face checkpoint folder; gives the folder."""
-    model = AutoModelForCausalLM.from_config(spec.config(), dtype=torch.float32)
+    model = AutoModelForCausalLM.from_config(spec.config(), dtype=torch.float32)  # type: ignore[no-untyped-call]
     is_tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     with torch.no_grad():
         for name, parameter in model.named_parameters():

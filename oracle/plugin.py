@@ -1,6 +1,6 @@
-"""The pytest plugin: Hypothesis profiles by one option, and a header that tells which one runs.
+"""The pytest plugin: Hypothesis profiles by one option, and an engine in the dock by another.
 
-It is inert unless `--oracle-profile` is given, and imports nothing heavy.
+It is inert unless one of its options is given, and imports nothing heavy until then.
 """
 
 import pytest
@@ -27,27 +27,41 @@ PROFILES = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the option that chooses a profile."""
+    """Adds the options."""
     group = parser.getgroup("oracle", "differential harness")
     group.addoption(
         "--oracle-profile",
         choices=tuple(PROFILES),
         default=None,
-        help="how many cases Hypothesis draws: quick, ci (both always the same cases) or deep (large, random)",
+        help="how much is drawn: quick, ci (both always the same cases) or deep (large, random)",
     )
+    group.addoption(
+        "--oracle-engine",
+        default=None,
+        metavar="NAME",
+        help="the engine that `--pyargs oracle.suite` holds to its contract: a known name, MODULE:ATTRIBUTE or http://…",
+    )
+    group.addoption("--oracle-python", default=None, metavar="PATH", help="the Python in whose environment it lives")
+    group.addoption("--oracle-known", default=None, metavar="FILE", help="its known deviations")
+    group.addoption("--oracle-report", default=None, metavar="FILE", help="write what was seen of it there, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Loads the chosen profile."""
+    """Loads the chosen profile, and the fixtures of an engine in the dock where one is named."""
     profile = config.getoption("--oracle-profile")
     if profile is not None:
         settings.register_profile(f"oracle-{profile}", PROFILES[profile])
         settings.load_profile(f"oracle-{profile}")
+    if config.getoption("--oracle-engine") is not None:
+        config.pluginmanager.import_plugin("oracle.contract.option_fixtures")
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    """Tells which profile runs."""
-    profile = config.getoption("--oracle-profile")
-    if profile is None:
-        return None
-    return f"oracle: profile {profile}, {PROFILES[profile].max_examples} examples for each property"
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Tells which profile runs, and which engine is in the dock."""
+    profile, engine = config.getoption("--oracle-profile"), config.getoption("--oracle-engine")
+    lines = []
+    if profile is not None:
+        lines.append(f"oracle: profile {profile}, {PROFILES[profile].max_examples} examples for each property")
+    if engine is not None:
+        lines.append(f"oracle: {engine} is in the dock")
+    return lines

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from oracle.case_check import CaseReport
 from oracle.check import Checker, CheckSettings
 from oracle.checkpoints import CheckpointSpec, write_checkpoint
+from oracle.commands import dock
 from oracle.commands.shared import (
     EXIT_FAIL,
     EXIT_INTERRUPTED,
@@ -82,11 +83,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="DIR",
         help="where failing cases go (default: %(default)s)",
     )
+    dock.add_options(check)
     check.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
+    if options.engine is not None or options.engine_command is not None:
+        return dock.run(options, console)
     modes = chosen_modes(options.modes)
     folder = None if options.model is None else resolve_model(options.model)
     pin_threads(folder, options.threads)

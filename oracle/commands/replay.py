@@ -7,6 +7,10 @@ from rich.console import Console
 
 from oracle.case import Case
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, chosen_properties, pin_threads
+from oracle.contract.findings import Findings
+from oracle.contract.scenario import EngineScenario
+from oracle.contract.session import EngineSession
+from oracle.engines.opening import open_engine
 from oracle.errors import CheckFailed, ScenarioError
 from oracle.properties import observe
 from oracle.scenario import Scenario
@@ -20,11 +24,16 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     replay = commands.add_parser("replay", help="run one saved case again")
     replay.add_argument("case", type=Path, help="a file that a check has written")
     replay.add_argument("--model", help="the checkpoint, for a case that generates none")
+    replay.add_argument("--engine", help="the engine, for a case that was found on one in the dock; see `check --help`")
+    replay.add_argument("--python", metavar="PATH", help="the Python in whose environment it is installed")
+    replay.add_argument("--command", dest="engine_command", help="what starts a process that speaks the protocol")
     replay.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
+    if EngineScenario.is_one(options.case.read_text(encoding="utf-8")):
+        return _replay_on_engine(options, EngineScenario.load(options.case), console)
     scenario = Scenario.load(options.case)
     if scenario.is_symbolic:
         return _replay_symbolic(scenario, console)
@@ -47,6 +56,25 @@ def run(options: argparse.Namespace, console: Console) -> int:
                 line = f"{Verdict.FAIL:8} {prop.name} × {mode}: {error}"
                 console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
     return status
+
+
+def _replay_on_engine(options: argparse.Namespace, scenario: EngineScenario, console: Console) -> int:
+    """Runs a case of an engine in the dock again, in a fresh engine, and tells everything that differs."""
+    if options.engine is None and options.engine_command is None:
+        message = f"{options.case} was found on {scenario.engine}; name the engine with --engine"
+        raise ScenarioError(message, engine=scenario.engine)
+    folder = None if options.model is None else resolve_model(options.model)
+    engine = open_engine(options.engine, python=options.python, command=options.engine_command)
+    session = EngineSession(engine, engine.declare(), folder=folder)
+    findings = Findings()
+    session.judge(scenario, findings, fresh=True)
+    engine.close()
+    for finding in findings.found:
+        line = f"{finding.kind:8} {finding.check}, request {finding.request_id}: {finding.message}"
+        console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
+    seen = ", ".join(f"{check} {number}" for check, number in findings.num_seen.items())
+    console.print(f"judged: {seen}", highlight=False, soft_wrap=True)
+    return EXIT_FAIL if findings.wrong() else EXIT_PASS
 
 
 def _replay_symbolic(scenario: Scenario, console: Console) -> int:

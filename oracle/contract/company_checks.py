@@ -1,4 +1,4 @@
-"""Does a request give the same alone, in company, in another order, a second time, and beside neighbours that are aborted?"""
+"""Does a request give the same alone, in company, in another order, once more, and beside aborted neighbours?"""
 
 import numpy as np
 
@@ -27,6 +27,16 @@ def check_company(trial: Trial, broken: Broken, findings: Findings) -> None:
                 _compare(trial, request, "samples" if is_sampled else check, name, run, findings)
 
 
+def check_agreement(trial: Trial, other: EngineRun | None, broken: Broken, findings: Findings) -> None:
+    """Holds what came together to what another engine gave for the same requests; None where it gave nothing."""
+    if other is None:
+        return
+    for request in trial.scenario.requests:
+        if is_determined(trial, request) and ("together", request.request_id) not in broken:
+            findings.see("agreement")
+            _compare(trial, request, "agreement", "there", other, findings)
+
+
 def is_determined(trial: Trial, request: EngineRequest) -> bool:
     """Tells whether a request has to give the same tokens each time: greedy, or with a seed that the engine honours."""
     if float(request.parameters.get("temperature", 0.0)) == 0.0:
@@ -45,9 +55,7 @@ def _others(trial: Trial, request: EngineRequest, *, has_aborts: bool) -> list[t
     return runs
 
 
-def _compare(
-    trial: Trial, request: EngineRequest, check: str, name: str, run: EngineRun, findings: Findings
-) -> None:
+def _compare(trial: Trial, request: EngineRequest, check: str, name: str, run: EngineRun, findings: Findings) -> None:
     one, other = output_of(trial.together, request.request_id), output_of(run, request.request_id)
     if one is None or other is None:
         return
@@ -103,6 +111,8 @@ def _score_difference(
         if mine is None or its is None:
             continue
         number = min(len(mine), len(its))
+        if not number:
+            continue
         first, second = np.array(mine[:number]), np.array(its[:number])
         with np.errstate(invalid="ignore"):
             gaps = np.where(first == second, 0.0, np.abs(first - second)).reshape(number, -1)
@@ -121,11 +131,18 @@ def check_samples_differ(trial: Trial, broken: Broken, findings: Findings) -> No
     for request in trial.scenario.requests:
         output = output_of(trial.together, request.request_id)
         temperature = float(request.parameters.get("temperature", 0.0))
-        if output is None or temperature == 0.0 or len(output.samples) < 2 or ("together", request.request_id) in broken:
+        if (
+            output is None
+            or temperature == 0.0
+            or len(output.samples) == 1
+            or ("together", request.request_id) in broken
+        ):
             continue
         findings.see("samples")
         first, second = output.samples[:2]
-        rows = trial.referee.judge(request.prompt_token_ids + first.token_ids).logits[len(request.prompt_token_ids) - 1 :]
+        rows = trial.referee.judge(request.prompt_token_ids + first.token_ids).logits[
+            len(request.prompt_token_ids) - 1 :
+        ]
         pairs = zip(rows, first.token_ids, strict=False)
         chance = sum(float(log_softmax(row / temperature)[token_id]) for row, token_id in pairs)
         if first.token_ids == second.token_ids and chance < np.log(SURPRISE):

@@ -28,24 +28,26 @@ def check_ends(trial: Trial, judged: list[Answer], findings: Findings) -> None:
 
 
 def _fault_of(trial: Trial, answer: Answer) -> Fault | None:
-    tokens, reason = answer.sample.token_ids, answer.sample.finish_reason
-    max_tokens = answer.request.max_tokens
-    if len(tokens) > max_tokens:
-        return f"{len(tokens)} tokens, and at most {max_tokens} were asked for", ("max_tokens",)
-    stop = _first_stop(answer)
+    tokens, stop = answer.sample.token_ids, _first_stop(answer)
+    if len(tokens) > answer.request.max_tokens:
+        return f"{len(tokens)} tokens, and at most {answer.request.max_tokens} were asked for", ("max_tokens",)
     if stop is not None and stop < len(tokens) - 1:
         name = _name_of(answer, tokens[stop])
         return f"it went on after token {tokens[stop]} at {stop}, which ends it ({name})", (name,)
     if answer.request.abort_after is not None:
         return None  # how far it came is up to the engine
-    if reason == "abort":
+    if answer.sample.finish_reason == "abort":
         return "it says that it was aborted, and nobody did", ("abort",)
     if stop is not None:
         return _fault_of_stopped(trial, answer, tokens[stop])
-    if len(tokens) == max_tokens:
-        is_wrong = reason == "stop" and not _may_stop_here(answer)
-        return ("it says stop, and no token ended it", ("finish_reason",)) if is_wrong else None
-    return _fault_of_short(trial, answer)
+    return _fault_of_full(answer) if len(tokens) == answer.request.max_tokens else _fault_of_short(trial, answer)
+
+
+def _fault_of_full(answer: Answer) -> Fault | None:
+    """Finds what is wrong with an answer that is as long as it may be, and does not end with a stop token."""
+    if answer.sample.finish_reason == "stop" and not _may_stop_here(answer):
+        return "it says stop, and no token ended it", ("finish_reason",)
+    return None
 
 
 def _fault_of_stopped(trial: Trial, answer: Answer, token_id: int) -> Fault | None:

@@ -1,4 +1,4 @@
-"""What a check found in one run of an engine: disagreements told apart as wrong, rounded or tied, and what it witnessed."""
+"""What checks found in a run of an engine: wrong, rounded or tied, and how often each saw what it is about."""
 
 from collections import Counter
 from dataclasses import dataclass, field

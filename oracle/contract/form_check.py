@@ -29,9 +29,7 @@ def check_form(trial: Trial, findings: Findings) -> Broken:
             fault = _fault_of(trial, request, output_by_id[request.request_id])
             if fault is not None:
                 broken.add((name, request.request_id))
-                findings.add(
-                    Finding("form", Kind.WRONG, f"run {name}: {fault[0]}", request.request_id, blame=fault[1])
-                )
+                findings.add(Finding("form", Kind.WRONG, f"run {name}: {fault[0]}", request.request_id, blame=fault[1]))
     return broken
 
 
@@ -79,9 +77,10 @@ def _fault_of(trial: Trial, request: EngineRequest, output: EngineOutput) -> Fau
 
 
 def _fault_of_tokens(trial: Trial, request: EngineRequest, sample: EngineSample) -> Fault | None:
-    outside = [token_id for token_id in sample.token_ids if not 0 <= token_id < trial.vocab_size]
+    most = float("inf") if trial.vocab_size is None else trial.vocab_size
+    outside = [token_id for token_id in sample.token_ids if not 0 <= token_id < most]
     if outside:
-        return f"token {outside[0]} of a vocabulary of {trial.vocab_size}", ("vocabulary",)
+        return f"token {outside[0]} of a vocabulary of {most}", ("vocabulary",)
     if sample.finish_reason not in FINISH_REASONS:
         return f"finish reason {sample.finish_reason!r} is none of {FINISH_REASONS}", ("finish_reason",)
     may_be_empty = request.abort_after is not None or not trial.declaration.shows_stop_token
@@ -105,7 +104,7 @@ def _fault_of_scores(trial: Trial, request: EngineRequest, sample: EngineSample)
     listed = [value for entry in sample.top_logprobs or () for value in entry.values()]
     fault = fault or _fault_of_values(listed, "top_logprobs")
     for row in sample.logits or ():
-        if len(row) != trial.vocab_size or any(map(math.isnan, row)):
+        if trial.vocab_size not in (None, len(row)) or any(map(math.isnan, row)):
             return f"a row of {len(row)} logits for {trial.vocab_size} token ids, or with NaN", ("logits",)
     return fault
 

@@ -4,7 +4,7 @@ Two steps that do not commute, such as a bias and a factor, come in the order th
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,11 +102,12 @@ def kept_tokens(scores: Scores, place: Place, bound: float) -> Kept:
         bound: How far rounding may move a score.
     """
     temperature = float(place.value("temperature"))
-    kept = np.isfinite(scores)
+    kept: Kept = np.isfinite(scores)
     if not kept.any():
         return kept
     if temperature == 0.0:
-        return kept & (scores >= scores[kept].max() - 2 * bound)
+        best: Kept = kept & (scores >= scores[kept].max() - 2 * bound)
+        return best
     for name in place.filters:
         kept &= _FILTERS[name](np.where(kept, scores, -np.inf) / temperature, place.value(name), bound / temperature)
     return kept
@@ -188,22 +189,25 @@ def _counted(place: Place) -> Counter[int]:
 def _among_likeliest(scores: Scores, top_k: int, bound: float) -> Kept:
     if not 0 < top_k < len(scores):
         return np.ones(len(scores), dtype=bool)
-    return scores >= np.partition(scores, -top_k)[-top_k] - 2 * bound
+    kept: Kept = scores >= np.partition(scores, -top_k)[-top_k] - 2 * bound
+    return kept
 
 
 def _in_nucleus(scores: Scores, top_p: float, bound: float) -> Kept:
-    """Keeps tokens before which less than `top_p` of the probability stands; equal ones, up to rounding, share a place."""
+    """Keeps tokens before which less than `top_p` of the probability stands; equal ones share a place."""
     descending = np.sort(scores)[::-1]
     shares = np.exp(descending - descending[0])
     mass = np.concatenate(([0.0], np.cumsum(shares / shares.sum())))
     num_above = np.searchsorted(-descending, -(scores + 2 * bound), side="left")
-    return mass[num_above] < top_p + MASS_TOLERANCE
+    kept: Kept = mass[num_above] < top_p + MASS_TOLERANCE
+    return kept
 
 
 def _likely_enough(scores: Scores, min_p: float, bound: float) -> Kept:
     if min_p <= 0.0:
         return np.ones(len(scores), dtype=bool)
-    return scores >= scores.max() + np.log(min_p) - 2 * bound
+    kept: Kept = scores >= scores.max() + np.log(min_p) - 2 * bound
+    return kept
 
 
 _STEPS: Mapping[str, Callable[[Scores, Place], None]] = {

@@ -1,4 +1,4 @@
-"""What tokens are judged by: logits of the same tokens in the engine's dtype and in float64, and what rounding can do."""
+"""What tokens are judged by: logits of the same tokens in float64, and what rounding does in the engine's dtype."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

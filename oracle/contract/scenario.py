@@ -1,4 +1,4 @@
-"""One run of an engine as plain data: a model, its settings, what ran before, and the requests; saved and loaded as JSON."""
+"""One run of an engine as plain data: model, settings, what ran before, requests; saved and loaded as JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field

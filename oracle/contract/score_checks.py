@@ -1,6 +1,6 @@
 """Are log-probabilities and logits the reference's, up to rounding?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -9,6 +9,10 @@ from oracle.contract.form_check import Broken
 from oracle.contract.processing import growth, kept_tokens, processed
 from oracle.contract.token_checks import Answer
 from oracle.contract.trial import Trial, output_of
+from oracle.engines.messages import EngineRequest
+
+AS_GOOD_AS_NEVER = -1e4
+"""What lies below stands for minus infinity in engines that mask with a large number."""
 
 
 def check_scores(trial: Trial, judged: list[Answer], findings: Findings) -> None:
@@ -42,7 +46,9 @@ def _fault_at(trial: Trial, answer: Answer, number: int, token_id: int, findings
     logprobs, bound = expected_logprobs(trial, answer, number)
     if sample.logprobs is not None:
         findings.see("scores")
-        fault = _distance(f"logprob of token {token_id} at {number}", sample.logprobs[number], logprobs[token_id], bound)
+        fault = _distance(
+            f"logprob of token {token_id} at {number}", sample.logprobs[number], logprobs[token_id], bound
+        )
         if fault is not None:
             return *fault, "logprobs"
     if sample.top_logprobs is not None:
@@ -62,13 +68,15 @@ def _fault_at(trial: Trial, answer: Answer, number: int, token_id: int, findings
 
 
 def expected_logprobs(trial: Trial, answer: Answer, number: int) -> tuple[np.ndarray, float]:
-    """Gives the log-probabilities at an output token, of what the engine declares, and how far rounding may move them."""
+    """Gives log-probabilities at an output token, of what the engine declares, and how far rounding may move them."""
     row, bound = answer.row(number), 2 * answer.judgement.bound
     if trial.declaration.scores_of == "model":
         return log_softmax(row), bound
     place = answer.at(number)
-    temperature = float(place.value("temperature")) or 1.0
     scores = processed(row, place)
+    if trial.declaration.scores_of == "penalised":
+        return log_softmax(scores), bound * growth(place)
+    temperature = float(place.value("temperature")) or 1.0
     if float(place.value("temperature")):
         scores = np.where(kept_tokens(scores, place, answer.judgement.bound), scores, -np.inf)
     return log_softmax(scores / temperature), bound * growth(place) / min(temperature, 1.0)
@@ -97,7 +105,7 @@ def _fault_of_listed(
             return f"token {token_id} is listed {where}, and there is none", np.inf, bound
         if np.isfinite(value) or np.isfinite(logprobs[token_id]):
             fault = _distance(f"listed logprob of token {token_id} {where}", value, float(logprobs[token_id]), bound)
-            if fault is not None and value > -1e4:
+            if fault is not None and value > AS_GOOD_AS_NEVER:
                 return fault
     best = np.argsort(-logprobs, kind="stable")[:wanted]
     for token_id in best:
@@ -109,26 +117,40 @@ def _fault_of_listed(
 
 
 def check_prompt_scores(trial: Trial, broken: Broken, findings: Findings) -> None:
-    """Checks log-probabilities of prompt tokens."""
-    if trial.referee is None:
-        return
+    """Checks log-probabilities of prompt tokens, up to the first wrong one of each request."""
     for name, requests, run in trial.runs():
         for request in requests:
-            output, wanted = output_of(run, request.request_id), request.parameters.get("prompt_logprobs")
+            output = output_of(run, request.request_id)
             if output is None or output.prompt_logprobs is None or (name, request.request_id) in broken:
                 continue
-            judgement = trial.referee.judge(request.prompt_token_ids)
-            for at, entry in enumerate(output.prompt_logprobs):
-                if entry is None or at == 0:
-                    continue
-                findings.see("prompt_scores")
-                logprobs, bound = log_softmax(judgement.logits[at - 1]), 2 * judgement.bound
-                fault = _fault_of_listed(entry, logprobs, int(wanted or 0), bound, f"at prompt token {at}")
-                if fault is None and request.prompt_token_ids[at] not in entry:
-                    fault = f"the prompt's own token {at} is not listed", np.inf, bound
-                if fault is not None:
-                    blame = ("prompt_logprobs",)
-                    message = f"run {name}: {fault[0]}"
-                    where = (request.request_id, at, fault[1], fault[2], blame)
-                    findings.add(Finding("prompt_scores", Kind.WRONG, message, *where))
-                    break
+            finding = _prompt_finding(trial, name, request, output.prompt_logprobs, findings)
+            if finding is not None:
+                findings.add(finding)
+
+
+def _prompt_finding(
+    trial: Trial,
+    run: str,
+    request: EngineRequest,
+    entries: Sequence[Mapping[int, float] | None],
+    findings: Findings,
+) -> Finding | None:
+    if trial.referee is None:
+        return None
+    judgement = trial.referee.judge(request.prompt_token_ids)
+    wanted, bound = int(request.parameters.get("prompt_logprobs") or 0), 2 * judgement.bound
+    for at, entry in enumerate(entries):
+        if entry is None or at == 0:
+            continue
+        findings.see("prompt_scores")
+        logprobs = log_softmax(judgement.logits[at - 1])
+        fault = _fault_of_listed(entry, logprobs, wanted, bound, f"at prompt token {at}")
+        if fault is None and request.prompt_token_ids[at] not in entry:
+            fault = f"the prompt's own token {at} is not listed", np.inf, bound
+        if fault is not None:
+            message, gap, _ = fault
+            blame = ("prompt_logprobs",)
+            return Finding(
+                "prompt_scores", Kind.WRONG, f"run {run}: {message}", request.request_id, at, gap, bound, blame
+            )
+    return None

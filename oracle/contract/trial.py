@@ -1,4 +1,4 @@
-"""Runs one scenario on an open engine in every way that is compared: together, again, in another order, and one by one."""
+"""Runs one scenario on an open engine in each way that is compared: together, again, reversed, one by one."""
 
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +18,7 @@ class Trial:
         declaration: What the engine says of itself.
         referee: What tokens are judged by; None where nothing can.
         eos_token_ids: What ends a request of the checkpoint.
-        vocab_size: Number of token ids.
+        vocab_size: Number of token ids; None where it is not known.
         together: All requests in one run.
         again: The same run once more.
         reversed: The same requests in reverse order; None for an engine that runs one at a time.
@@ -29,7 +29,7 @@ class Trial:
     declaration: EngineDeclaration
     referee: Referee | None
     eos_token_ids: tuple[int, ...]
-    vocab_size: int
+    vocab_size: int | None
     together: EngineRun
     again: EngineRun
     reversed: EngineRun | None = None
@@ -63,7 +63,7 @@ def run_trial(
     referee: Referee | None,
     *,
     eos_token_ids: tuple[int, ...],
-    vocab_size: int,
+    vocab_size: int | None,
 ) -> Trial:
     """Runs a scenario on an engine that is open with its model and settings, warm-up runs included.
 
@@ -82,9 +82,7 @@ def run_trial(
         for request in requests
         if request.abort_after is None and is_batching
     }
-    return Trial(
-        scenario, declaration, referee, eos_token_ids, vocab_size, together, again, backwards, alone
-    )
+    return Trial(scenario, declaration, referee, eos_token_ids, vocab_size, together, again, backwards, alone)
 
 
 def output_of(run: EngineRun, request_id: str) -> EngineOutput | None:

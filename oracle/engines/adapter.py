@@ -13,7 +13,7 @@ class Refused(ValueError):
 
 @runtime_checkable
 class EngineAdapter(Protocol):
-    """One engine behind four methods; whatever an adapter raises is a verdict about the engine, not the end of a run."""
+    """One engine behind four methods; what an adapter raises is a verdict about the engine, not the end of a run."""
 
     def declare(self) -> EngineDeclaration:
         """Says what the engine claims, takes and shows; asked once, before anything is opened."""

@@ -44,10 +44,26 @@ CAPABILITIES = (
 """
 
 IGNORES_EOS = ("emits", "bans", "never")
-"""What `ignore_eos` does in an engine: EOS is emitted and the request goes on; EOS never comes; there is no such switch."""
+"""What `ignore_eos` does: EOS is emitted and the request goes on; EOS never comes; there is no such switch."""
 
-SCORES_OF = ("model", "processed")
-"""What log-probabilities are of: the model's own distribution, or the one after penalties, masks and temperature."""
+SCORES_OF = ("model", "penalised", "processed")
+"""What log-probabilities are of.
+
+- model: the model's own distribution;
+- penalised: the one after penalties, biases and masks, before temperature and what follows it;
+- processed: the one that tokens are drawn from.
+"""
+
+UNITS = ("tokens", "tokens-of-text", "characters")
+"""What the ids of prompts and outputs stand for.
+
+- tokens: token ids of the model, in and out;
+- tokens-of-text: a prompt's ids are sent as a text made of them, whose tokens nobody knows; token ids come back;
+- characters: the ids of an output are the code points of a text, from a server that gives nothing else.
+
+Only the first can be held against a reference; the others can be held against themselves, alone, in company and again,
+and the last say nothing of how many tokens were made.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,7 +82,8 @@ class EngineDeclaration:
         shares_parameters: Whether all requests of one run have the same parameters, as in a plain batch.
         knobs: Settings that are fixed when it is opened, each with the values worth trying, the simplest first.
         excluded_knobs: Combinations of knob values, with "family" as one more knob, that it does not take.
-        families: Model families that it runs, of `oracle.families.FAMILIES`.
+        families: Model families that it runs, of `oracle.families.FAMILIES`; empty for an engine that opens no
+            checkpoint but runs what it has, of which there is no reference.
         head_dims: Widths of heads that it takes; empty for any.
         dtype: What it computes in: "float32", "bfloat16" or "float16".
         penalties_count_prompt: Whether presence and frequency penalties count the prompt as well.
@@ -77,6 +94,7 @@ class EngineDeclaration:
         max_num_requests: Most requests in one run.
         min_prompt_tokens: Shortest prompt.
         witnesses: What it counts while it runs, such as "preemptions" or "cached_tokens".
+        units: One of `UNITS`.
     """
 
     name: str
@@ -101,6 +119,7 @@ class EngineDeclaration:
     max_num_requests: int = 8
     min_prompt_tokens: int = 1
     witnesses: tuple[str, ...] = ()
+    units: str = "tokens"
 
     def to_data(self) -> dict[str, Any]:
         """Gives it as plain data, for JSON."""
@@ -118,7 +137,7 @@ class EngineDeclaration:
         if unknown or "name" not in data:
             message = f"a declaration has no field {', '.join(unknown)}" if unknown else "a declaration needs a name"
             raise ValueError(message)
-        values = {
+        values: dict[str, Any] = {
             name: tuple(tuple(item) if isinstance(item, list) else item for item in value)
             if isinstance(value, list)
             else value
@@ -139,6 +158,7 @@ class EngineDeclaration:
             "capabilities": (self.capabilities, CAPABILITIES),
             "ignore_eos": ((self.ignore_eos,), IGNORES_EOS),
             "scores_of": ((self.scores_of,), SCORES_OF),
+            "units": ((self.units,), UNITS),
             "dtype": ((self.dtype,), ("float32", "bfloat16", "float16")),
         }
         for name, (values, choices) in choices_by_name.items():

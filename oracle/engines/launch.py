@@ -6,7 +6,6 @@ lies in: that may be a `site-packages` whose other packages must not shadow the 
 
 import importlib
 import importlib.util
-import os
 import sys
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def make_package_importable() -> None:
 def main(target: str) -> None:
     """Serves one adapter until standard input ends."""
     make_package_importable()
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     serve_module = importlib.import_module("oracle.engines.serve")
     serve_module.serve_target(target)
 

@@ -1,4 +1,4 @@
-"""The harness's side of the protocol: an engine in a process of its own, whose crash, silence or babble is a verdict."""
+"""The harness's side of the protocol: an engine in its own process, whose crash, silence or babble is a verdict."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ class ProcessEngine:
     def _start(self) -> subprocess.Popen[str]:
         try:
             with self._errors.open("wb") as errors:
-                process = subprocess.Popen(
+                process = subprocess.Popen(  # noqa: S603 - the command is the user's own
                     self._command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -203,7 +204,5 @@ def _end(process: "subprocess.Popen[str]") -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            try:
+            with suppress(OSError):
                 pipe.close()
-            except OSError:
-                pass

@@ -19,6 +19,7 @@ class EngineRecipe:
         bare_requirement: A package that is installed without its dependencies, which follow but for those below.
         excluded_dependencies: Dependencies of that package that are left out.
         environment: Variables that its process needs.
+        build_environment: Variables that pip needs while it installs, beside those of this process.
     """
 
     name: str
@@ -28,6 +29,7 @@ class EngineRecipe:
     bare_requirement: str | None = None
     excluded_dependencies: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    build_environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def runs_here(self) -> bool:
@@ -36,6 +38,56 @@ class EngineRecipe:
 
 
 RECIPES: tuple[EngineRecipe, ...] = (
+    EngineRecipe(
+        name="teaching",
+        summary="a small engine that is right, to be read as an example",
+        target="oracle.engines.teaching_engine:TeachingEngine",
+    ),
+    EngineRecipe(
+        name="refinfer-none",
+        summary="refinfer without a cache",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_none",
+    ),
+    EngineRecipe(
+        name="refinfer-static",
+        summary="refinfer in batches whose members are fixed",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_static",
+    ),
+    EngineRecipe(
+        name="refinfer-continuous",
+        summary="refinfer with a growing cache for each request",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_continuous",
+    ),
+    EngineRecipe(
+        name="refinfer-paged",
+        summary="refinfer with blocks that are read where they lie",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_paged",
+    ),
+    EngineRecipe(
+        name="refinfer-paged-gather",
+        summary="refinfer with blocks that are gathered before they are read",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_paged_gather",
+    ),
+    EngineRecipe(
+        name="llama-cpp",
+        summary="llama.cpp through llama-cpp-python, compiled here, which takes ten minutes or more",
+        target=f"{_ADAPTERS}.llama_cpp:LlamaCppAdapter",
+        requirements=("llama-cpp-python==0.3.36", "gguf>=0.17", "numpy>=2.1", "safetensors>=0.6.1"),
+        build_environment={
+            "CMAKE_ARGS": (
+                "-DGGML_NATIVE=ON -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_TESTS=OFF "
+                "-DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF"
+            ),
+        },
+    ),
+    EngineRecipe(
+        name="mlx-lm",
+        summary="Apple's MLX language models, here on the CPU",
+        target=f"{_ADAPTERS}.mlx_lm_engine:MlxLmAdapter",
+        requirements=("mlx>=0.32", "mlx-cpu>=0.32", "mlx-lm>=0.32.2"),
+        # Each pair of a sampler's values would be compiled by a C++ compiler, for seconds.
+        environment={"MLX_DISABLE_COMPILE": "1"},
+    ),
 )
 """The known engines."""
 

@@ -4,6 +4,7 @@ Whatever the engine prints goes to standard error, so that no line of its own ca
 """
 
 import importlib
+import io
 import json
 import os
 import sys
@@ -38,23 +39,40 @@ def answer(adapter: EngineAdapter, message: dict[str, Any]) -> dict[str, Any]:
     """
     operation = message.get("op")
     try:
-        if operation == "declare":
-            return {"ok": {"protocol": PROTOCOL_VERSION, **adapter.declare().to_data()}}
-        if operation == "open":
-            adapter.open(message["folder"], message["knobs"])
-            return {"ok": {}}
-        if operation == "run":
-            requests = [EngineRequest.from_data(request) for request in message["requests"]]
-            return {"ok": adapter.run(requests).to_data()}
-        if operation == "close":
-            adapter.close()
-            return {"ok": {}}
+        if operation not in _OPERATIONS:
+            return {"error": f"no operation is called {operation!r}; there are {', '.join(_OPERATIONS)}"}
+        return {"ok": _OPERATIONS[operation](adapter, message)}
     except Refused as error:
         return {"refused": str(error)}
     # Broad on purpose: whatever the engine raises is its answer, and the next message gets one as well.
     except Exception as error:  # noqa: BLE001
         return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
-    return {"error": f"no operation is called {operation!r}; there are declare, open, run and close"}
+
+
+def _declare(adapter: EngineAdapter, _: dict[str, Any]) -> dict[str, Any]:
+    return {"protocol": PROTOCOL_VERSION, **adapter.declare().to_data()}
+
+
+def _open(adapter: EngineAdapter, message: dict[str, Any]) -> dict[str, Any]:
+    adapter.open(message["folder"], message["knobs"])
+    return {}
+
+
+def _run(adapter: EngineAdapter, message: dict[str, Any]) -> dict[str, Any]:
+    return adapter.run([EngineRequest.from_data(request) for request in message["requests"]]).to_data()
+
+
+def _close(adapter: EngineAdapter, _: dict[str, Any]) -> dict[str, Any]:
+    adapter.close()
+    return {}
+
+
+_OPERATIONS: dict[str, Callable[[EngineAdapter, dict[str, Any]], dict[str, Any]]] = {
+    "declare": _declare,
+    "open": _open,
+    "run": _run,
+    "close": _close,
+}
 
 
 def serve(adapter: EngineAdapter, incoming: TextIO, outgoing: TextIO) -> None:
@@ -70,5 +88,5 @@ def serve_target(target: str) -> None:
     outgoing = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the engine prints, in whichever language, is no answer
     incoming = os.fdopen(os.dup(0), encoding="utf-8")
-    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    sys.stdin = io.StringIO()
     serve(load_adapter(target), incoming, outgoing)

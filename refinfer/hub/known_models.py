@@ -9,7 +9,7 @@ from platformdirs import user_cache_path
 from refinfer.errors import ConfigError
 
 CACHE_VARIABLE = "REFINFER_CACHE"
-"""Environment variable that names another folder for fetched models."""
+"""Environment variable that names another folder for what is fetched and installed."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,12 @@ def known_model(name: str) -> KnownModel:
     return KNOWN_MODELS[name]
 
 
+def cache_folder() -> Path:
+    """Gives the user's folder for what can be fetched again, whether or not it is there."""
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named).expanduser().absolute() if named else user_cache_path("refinfer", appauthor=False)
+
+
 def model_folder(model: KnownModel) -> Path:
     """Gives the folder a fetched model is kept in, whether or not it is there."""
-    named = os.environ.get(CACHE_VARIABLE)
-    cache = Path(named).expanduser().absolute() if named else user_cache_path("refinfer", appauthor=False)
-    return cache / "models" / model.name
+    return cache_folder() / "models" / model.name

@@ -1,0 +1,77 @@
+"""In which settings is an engine opened? A pairwise covering array of its knobs, with the families taken in turn."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from allpairspy import AllPairs
+
+from oracle.engines.declaration import EngineDeclaration
+
+
+@dataclass(frozen=True)
+class Construction:
+    """One way of opening an engine.
+
+    Attributes:
+        knobs: One value for each knob.
+        family: The model family.
+    """
+
+    knobs: dict[str, Any]
+    family: str
+
+
+def covering_array(declaration: EngineDeclaration) -> list[dict[str, Any]]:
+    """Gives settings in which every legal pair of knob values comes up; the first has the simplest of each."""
+    knobs = declaration.knobs
+    several = OrderedDict((name, list(range(len(values)))) for name, values in knobs.items() if len(values) > 1)
+    fixed = {name: values[0] for name, values in knobs.items() if len(values) == 1}
+    simplest = {name: values[0] for name, values in knobs.items()}
+
+    def with_values(places: Sequence[int]) -> dict[str, Any]:
+        names = list(several)[: len(places)]
+        return fixed | {name: knobs[name][place] for name, place in zip(names, places, strict=True)}
+
+    if len(several) < 2:  # noqa: PLR2004 - a pair needs two
+        rows = [simplest] + [{**simplest, name: value} for name in several for value in knobs[name][1:]]
+        return [row for row in rows if not is_excluded(declaration, row)]
+    array = AllPairs(several, filter_func=lambda places: not is_excluded(declaration, with_values(places)))
+    rows = [with_values(tuple(row)) for row in array]
+    if simplest not in rows and not is_excluded(declaration, simplest):
+        rows.insert(0, simplest)
+    return sorted(rows, key=lambda row: row != simplest)
+
+
+def is_excluded(declaration: EngineDeclaration, values: dict[str, Any]) -> bool:
+    """Tells whether an engine declares that it does not take a combination."""
+    return any(
+        all(name in values and values[name] == value for name, value in excluded.items())
+        for excluded in declaration.excluded_knobs
+    )
+
+
+def constructions(declaration: EngineDeclaration, families: Sequence[str], number: int) -> list[Construction]:
+    """Gives so many constructions, going through the covering array and the families in turn."""
+    rows = covering_array(declaration) or [{}]
+    # Where equal steps would always pair the same row with the same family, each round begins one family further.
+    shift = int(len(families) > 1 and len(rows) % len(families) == 0)
+    found: list[Construction] = []
+    for place in range(4 * max(number, len(rows))):
+        row, family = rows[place % len(rows)], families[(place + shift * (place // len(rows))) % len(families)]
+        if len(found) < number and not is_excluded(declaration, {**row, "family": family}):
+            found.append(Construction(row, family))
+    return found
+
+
+def num_pairs(rows: Sequence[dict[str, Any]]) -> int:
+    """Counts different pairs of knob values that come up in settings."""
+    return len(
+        {
+            ((one, repr(row[one])), (other, repr(row[other])))
+            for row in rows
+            for one, other in combinations(sorted(row), 2)
+        }
+    )
