@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from oracle.contract.expected_scores import log_softmax
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.form_check import Broken
 from oracle.contract.processing import growth, processed
-from oracle.contract.score_checks import log_softmax
 from oracle.contract.token_checks import place_of
 from oracle.contract.trial import Trial, output_of
 from oracle.engines.messages import EngineRequest, EngineRun, EngineSample
