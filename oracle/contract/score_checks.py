@@ -14,11 +14,11 @@ from oracle.contract.trial import Trial, output_of
 from oracle.engines.messages import EngineRequest
 
 
-def check_scores(trial: Trial, judged: list[Answer], findings: Findings) -> None:
+def check_scores(judged: list[Answer], findings: Findings) -> None:
     """Checks every score that comes with an output token, up to the first wrong one of each answer."""
     for answer in judged:
         for number, token_id in enumerate(answer.token_ids):
-            fault = _fault_at(trial, answer, number, token_id, findings)
+            fault = _fault_at(answer, number, token_id, findings)
             if fault is not None:
                 message, gap, bound, blame = fault
                 findings.add(
@@ -40,9 +40,9 @@ Fault = tuple[str, float, float, str]
 """What is wrong with a score, how far it is off, what rounding explains, and the score's name."""
 
 
-def _fault_at(trial: Trial, answer: Answer, number: int, token_id: int, findings: Findings) -> Fault | None:
+def _fault_at(answer: Answer, number: int, token_id: int, findings: Findings) -> Fault | None:
     sample = answer.sample
-    expected = expected_logprobs(trial, answer, number)
+    expected = expected_logprobs(answer, number)
     if sample.logprobs is not None and expected is not None:
         findings.see("scores")
         fault = expected.fault_of(f"logprob of token {token_id} at {number}", token_id, sample.logprobs[number])
@@ -64,21 +64,27 @@ def _fault_at(trial: Trial, answer: Answer, number: int, token_id: int, findings
     return None
 
 
-def expected_logprobs(trial: Trial, answer: Answer, number: int) -> ExpectedScores | None:
+def expected_logprobs(answer: Answer, number: int) -> ExpectedScores | None:
     """Gives log-probabilities at an output token, of what the engine declares; None where no token may come."""
     row, bound = answer.row(number), 2 * answer.judgement.bound
-    if trial.declaration.scores_of == "model":
+    if answer.scores_of == "model":
         return exactly(log_softmax(row), bound)
     place = answer.at(number)
-    scores, temperature = processed(row, place), float(place.value("temperature"))
+    if answer.scores_of == "processed" and float(place.value("temperature")):
+        return drawn_logprobs(answer, number)
+    scores = processed(row, place)
+    return exactly(log_softmax(scores), bound * growth(place)) if np.isfinite(scores).any() else None
+
+
+def drawn_logprobs(answer: Answer, number: int) -> ExpectedScores | None:
+    """Gives the law that an output token is drawn from, as log-probabilities; None where no token may come."""
+    place = answer.at(number)
+    scores, temperature = processed(answer.row(number), place), float(place.value("temperature"))
     if not np.isfinite(scores).any():
         return None
-    bound *= growth(place)
-    if trial.declaration.scores_of == "penalised" or temperature == 0.0:
-        return exactly(log_softmax(scores), bound)
-    may = kept_tokens(scores, place, bound / 2)
-    must = certain_tokens(scores, place, bound / 2)
-    return shared_by(scores / temperature, may, must, bound / min(temperature, 1.0))
+    bound = answer.judgement.bound * growth(place)
+    may, must = (kept(scores, place, bound) for kept in (kept_tokens, certain_tokens))
+    return shared_by(scores / temperature, may, must, 2 * bound / min(temperature, 1.0))
 
 
 def check_prompt_scores(trial: Trial, broken: Broken, findings: Findings) -> None:

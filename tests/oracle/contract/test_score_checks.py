@@ -22,7 +22,7 @@ def faults(trial_of):
         given = EngineOutput("a", (EngineSample(token_ids, **scores),))
         trial = trial_of([request], [given], lambda _: list(row), eos_token_ids=(), scores_of=scores_of)
         findings = Findings()
-        check_scores(trial, answers(trial, set()), findings)
+        check_scores(answers(trial, set()), findings)
         assert all((each.check, each.kind) == ("scores", Kind.WRONG) for each in findings.found)
         if seen is not None:
             assert findings.num_seen["scores"] == 2 * seen
@@ -154,7 +154,7 @@ def test_parameters_that_leave_no_token_demand_no_scores(faults, scores_of):
 
 def test_expected_scores_have_the_bound_of_the_judgement(trial_of, output):
     trial = trial_of([EngineRequest("a", (1,), 4)], [output("a", 0)], lambda _: list(ROW))
-    expected = expected_logprobs(trial, answers(trial, set())[0], 0)
+    expected = expected_logprobs(answers(trial, set())[0], 0)
     assert expected.bound == pytest.approx(2 * BOUND)
     assert expected.lowest == pytest.approx(ROW)
 
