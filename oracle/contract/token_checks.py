@@ -13,6 +13,7 @@ from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER, Place, growth
 from oracle.contract.referee import Judgement
 from oracle.contract.trial import Trial, output_of
 from oracle.engines.messages import EngineRequest, EngineSample
+from oracle.errors import ReferenceUnavailable
 
 TOKEN_PARAMETERS = (*USUAL_ORDER, *USUAL_FILTERS, "temperature")
 """Parameters that change which token comes."""
@@ -31,6 +32,7 @@ class Answer:
         sample: What came.
         judgement: Of prompt and output.
         place: Where its first token was chosen; others follow by `at`.
+        scores_of: What its log-probabilities are of.
     """
 
     run: str
@@ -38,6 +40,7 @@ class Answer:
     sample: EngineSample
     judgement: Judgement
     place: Place
+    scores_of: str
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -68,12 +71,21 @@ def answers(trial: Trial, broken: Broken) -> list[Answer]:
             output = output_of(run, request.request_id)
             if output is None or (name, request.request_id) in broken:
                 continue
-            place = place_of(trial, request)
-            for sample in output.samples:
-                token_ids = sample.token_ids[: request.max_tokens]
-                judgement = trial.referee.judge(request.prompt_token_ids + token_ids)
-                found.append(Answer(name, request, sample, judgement, place))
+            found += [answer_of(trial, name, request, sample) for sample in output.samples]
     return found
+
+
+def answer_of(trial: Trial, run: str, request: EngineRequest, sample: EngineSample) -> Answer:
+    """Lets the referee judge one sample.
+
+    Raises:
+        ReferenceUnavailable: There is no referee.
+    """
+    if trial.referee is None:
+        message = f"no reference judges {request.request_id}"
+        raise ReferenceUnavailable(message)
+    judgement = trial.referee.judge(request.prompt_token_ids + sample.token_ids[: request.max_tokens])
+    return Answer(run, request, sample, judgement, place_of(trial, request), trial.declaration.scores_of)
 
 
 def place_of(trial: Trial, request: EngineRequest) -> Place:
