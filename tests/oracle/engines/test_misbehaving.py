@@ -50,5 +50,5 @@ def test_misbehaving_engine_is_seen_through_its_process(served, request_of, name
 def test_hanging_engine_is_seen_when_time_is_up(served, request_of):
     engine = served("hanging_engine")
     engine._timeout = 0.5
-    with pytest.raises(EngineHung, match="did not answer 'run' within 0.5 s"):
+    with pytest.raises(EngineHung, match=r"did not answer 'run' within 0\.5 s"):
         engine.run([request_of()])
