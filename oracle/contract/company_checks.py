@@ -1,11 +1,14 @@
 """Does a request give the same alone, in company, in another order, once more, and beside aborted neighbours?"""
 
+from dataclasses import replace
+
 import numpy as np
 
+from oracle.contract.filters import law_of
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.form_check import Broken
 from oracle.contract.processing import growth, processed
-from oracle.contract.score_checks import log_softmax
+from oracle.contract.referee import Referee
 from oracle.contract.token_checks import place_of
 from oracle.contract.trial import Trial, output_of
 from oracle.engines.messages import EngineRequest, EngineRun, EngineSample
@@ -89,8 +92,7 @@ def _judge_difference(
     if trial.declaration.contract == "bitwise" or trial.referee is None or check == "samples":
         return Finding(check, Kind.WRONG, message, request.request_id, at)
     judgement = trial.referee.judge(request.prompt_token_ids + tokens)
-    place = place_of(trial, request)
-    place = type(place)(**{**vars(place), "output": tokens[:-1]})
+    place = replace(place_of(trial, request), output=tokens[:-1])
     scores = processed(judgement.logits[len(request.prompt_token_ids) - 1 + at], place)
     gap, bound = abs(float(scores[token_id] - scores[other])), 2 * judgement.bound * growth(place)
     kind = Kind.TIED if gap == 0.0 else Kind.ROUNDED if gap <= bound else Kind.WRONG
@@ -140,11 +142,18 @@ def check_samples_differ(trial: Trial, broken: Broken, findings: Findings) -> No
             continue
         findings.see("samples")
         first, second = output.samples[:2]
-        rows = trial.referee.judge(request.prompt_token_ids + first.token_ids).logits[
-            len(request.prompt_token_ids) - 1 :
-        ]
-        pairs = zip(rows, first.token_ids, strict=False)
-        chance = sum(float(log_softmax(row / temperature)[token_id]) for row, token_id in pairs)
+        chance = _log_chance(trial, trial.referee, request, first.token_ids)
         if first.token_ids == second.token_ids and chance < np.log(SURPRISE):
             message = f"two samples are the same {len(first.token_ids)} tokens, by chance once in {np.exp(-chance):.3g}"
             findings.add(Finding("samples", Kind.WRONG, message, request.request_id, blame=("n",)))
+
+
+def _log_chance(trial: Trial, referee: Referee, request: EngineRequest, tokens: tuple[int, ...]) -> float:
+    """Gives the logarithm of the probability with which a request draws some tokens."""
+    rows = referee.judge(request.prompt_token_ids + tokens).logits[len(request.prompt_token_ids) - 1 :]
+    chance = 0.0
+    for at, token_id in enumerate(tokens):
+        place = replace(place_of(trial, request), output=tokens[:at])
+        share = float(law_of(processed(rows[at], place), place)[token_id])
+        chance += float(np.log(share)) if share else 0.0  # one that may not come is for another check to find
+    return chance

@@ -169,10 +169,18 @@ def _choose_parameters(
     if "min_tokens" in chosen and "stop_token_ids" in names and choose.one_of((True, True, False)):
         # Without tokens that would end it, waiting for them shows nothing.
         chosen["stop_token_ids"] = _DRAWS["stop_token_ids"](choose, limits, max_tokens)
+    _drop_illegal(chosen, declaration)
+    return chosen
+
+
+def _drop_illegal(chosen: dict[str, Any], declaration: EngineDeclaration) -> None:
+    """Takes out what lacks another parameter that it needs, or may not stand together with others."""
     for group in declaration.excluded_parameters:
         while group and all(name in chosen for name in group):
             del chosen[group[-1]]
-    return chosen
+    for name, needed in declaration.needed_parameters.items():
+        if needed not in chosen:
+            chosen.pop(name, None)
 
 
 def _value(choose: Chooser, declaration: EngineDeclaration, name: str, draw: Callable[[], Any]) -> Any:

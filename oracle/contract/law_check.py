@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from oracle.contract.drawing import Limits
+from oracle.contract.filters import law_of
 from oracle.contract.findings import Finding, Findings, Kind
-from oracle.contract.processing import Place, kept_tokens, processed
+from oracle.contract.processing import Place, processed
 from oracle.contract.referee import Referee
 from oracle.engines.adapter import EngineAdapter
 from oracle.engines.declaration import EngineDeclaration
@@ -66,7 +67,7 @@ def check_law(
             for output in engine.run(requests[start : start + declaration.max_num_requests]).outputs:
                 counts.update(sample.token_ids[0] for sample in output.samples if sample.token_ids)
         findings.see("law")
-        law = law_of(row, setting, declaration, limits)
+        law = first_law(row, setting, declaration, limits)
         p_value = g_test(counts, law)
         if p_value < FALSE_ALARM_RATE / len(settings):
             message = (
@@ -78,15 +79,14 @@ def check_law(
     return found
 
 
-def law_of(row: np.ndarray, setting: Mapping[str, Any], declaration: EngineDeclaration, limits: Limits) -> np.ndarray:
+def first_law(
+    row: np.ndarray, setting: Mapping[str, Any], declaration: EngineDeclaration, limits: Limits
+) -> np.ndarray:
     """Gives the probability of each token as the first of a request."""
     place = Place(
         setting, _PROMPT, (), limits.eos_token_ids, declaration.parameter_order, declaration.penalties_count_prompt
     )
-    scores = processed(row, place)
-    weights = np.where(kept_tokens(scores, place, 0.0), np.exp((scores - scores.max()) / setting["temperature"]), 0.0)
-    law: np.ndarray = weights / weights.sum()
-    return law
+    return law_of(processed(row, place), place)
 
 
 def g_test(counts: Mapping[int, int], law: np.ndarray) -> float:

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from oracle.contract.filters import kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.form_check import Broken
-from oracle.contract.processing import growth, kept_tokens, processed
+from oracle.contract.processing import growth, processed
 from oracle.contract.token_checks import Answer
 from oracle.contract.trial import Trial, output_of
 from oracle.engines.messages import EngineRequest
@@ -18,7 +19,7 @@ AS_GOOD_AS_NEVER = -1e4
 def check_scores(trial: Trial, judged: list[Answer], findings: Findings) -> None:
     """Checks every score that comes with an output token, up to the first wrong one of each answer."""
     for answer in judged:
-        for number, token_id in enumerate(answer.sample.token_ids):
+        for number, token_id in enumerate(answer.token_ids):
             fault = _fault_at(trial, answer, number, token_id, findings)
             if fault is not None:
                 message, gap, bound, blame = fault

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from oracle.contract.filters import kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.form_check import Broken
-from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER, Place, growth, kept_tokens, processed
+from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER, Place, growth, processed
 from oracle.contract.referee import Judgement
 from oracle.contract.trial import Trial, output_of
 from oracle.engines.messages import EngineRequest, EngineSample
@@ -38,6 +39,11 @@ class Answer:
     judgement: Judgement
     place: Place
 
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """The tokens that are judged; what comes beyond `max_tokens`, perhaps without end, is not."""
+        return self.sample.token_ids[: self.request.max_tokens]
+
     def at(self, number: int, parameters: Mapping[str, Any] | None = None) -> Place:
         """Gives where output token `number` was chosen, perhaps with other parameters."""
         return replace(
@@ -64,7 +70,8 @@ def answers(trial: Trial, broken: Broken) -> list[Answer]:
                 continue
             place = place_of(trial, request)
             for sample in output.samples:
-                judgement = trial.referee.judge(request.prompt_token_ids + sample.token_ids)
+                token_ids = sample.token_ids[: request.max_tokens]
+                judgement = trial.referee.judge(request.prompt_token_ids + token_ids)
                 found.append(Answer(name, request, sample, judgement, place))
     return found
 
@@ -78,13 +85,14 @@ def place_of(trial: Trial, request: EngineRequest) -> Place:
         trial.eos_token_ids,
         trial.declaration.parameter_order,
         trial.declaration.penalties_count_prompt,
+        trial.declaration.ignore_eos == "bans",
     )
 
 
 def check_tokens(trial: Trial, judged: list[Answer], findings: Findings) -> None:
     """Judges every token of every answer, up to the first wrong one of each."""
     for answer in judged:
-        for number, token_id in enumerate(answer.sample.token_ids):
+        for number, token_id in enumerate(answer.token_ids):
             findings.see("tokens")
             finding = _judge_token(trial, answer, number, token_id)
             if finding is not None:
@@ -147,7 +155,7 @@ def _changes_a_token(answer: Answer, name: str) -> bool:
     if name not in TOKEN_PARAMETERS:
         return True  # that it has no effect on tokens is what other checks hold it to
     without = {key: value for key, value in answer.place.parameters.items() if key != name}
-    for number in range(len(answer.sample.token_ids)):
+    for number in range(len(answer.token_ids)):
         row, place, other = answer.row(number), answer.at(number), answer.at(number, without)
         if name in USUAL_FILTERS:
             scores, bound = processed(row, place), answer.judgement.bound
@@ -166,8 +174,8 @@ def _ends_it(answer: Answer, name: str) -> bool:
     return last[0] in (answer.place.value(name) or ())
 
 
-def _passes_eos(answer: Answer, _: str) -> bool:
-    return bool(set(answer.sample.token_ids) & set(answer.place.eos_token_ids))
+def _passes_eos(answer: Answer, name: str) -> bool:
+    return bool(set(answer.sample.token_ids) & set(answer.place.eos_token_ids)) or _changes_a_token(answer, name)
 
 
 _EFFECTS: Mapping[str, Callable[[Answer, str], bool]] = {"stop_token_ids": _ends_it, "ignore_eos": _passes_eos}

@@ -11,6 +11,7 @@ from oracle.engines.messages import EngineRequest, EngineRun
 from oracle.engines.misbehaving import Spoil
 from oracle.errors import EngineUnavailable
 
+
 class Corruption(NamedTuple):
     """A way of spoiling runs.
 

@@ -79,6 +79,7 @@ class EngineDeclaration:
         parameter_values: For some of them the only values that may be tried.
         parameter_order: In which order steps that do not commute are applied to logits, where the engine has an order.
         excluded_parameters: Groups of parameters that one request may not have together.
+        needed_parameters: For some of them another that a request must have as well, such as "temperature" for "n".
         shares_parameters: Whether all requests of one run have the same parameters, as in a plain batch.
         knobs: Settings that are fixed when it is opened, each with the values worth trying, the simplest first.
         excluded_knobs: Combinations of knob values, with "family" as one more knob, that it does not take.
@@ -105,6 +106,7 @@ class EngineDeclaration:
     parameter_values: dict[str, list[Any]] = field(default_factory=dict)
     parameter_order: tuple[str, ...] = ()
     excluded_parameters: tuple[tuple[str, ...], ...] = ()
+    needed_parameters: dict[str, str] = field(default_factory=dict)
     shares_parameters: bool = False
     knobs: dict[str, list[Any]] = field(default_factory=dict)
     excluded_knobs: tuple[dict[str, Any], ...] = ()

@@ -23,14 +23,14 @@ class EnvironmentState(StrEnum):
     OUTDATED = "made by an older recipe"
 
 
-def environment_folder(name: str) -> Path:
+def environment_folder(recipe: EngineRecipe) -> Path:
     """Gives the folder of an engine's environment, whether or not it is there."""
-    return cache_folder() / "engines" / name
+    return cache_folder() / "engines" / recipe.environment_name
 
 
-def log_file(name: str) -> Path:
-    """Gives the file that keeps what was said when an engine was installed last."""
-    return cache_folder() / "engines" / f"{name}.log"
+def log_file(recipe: EngineRecipe) -> Path:
+    """Gives the file that keeps what was said when an engine's environment was made last."""
+    return cache_folder() / "engines" / f"{recipe.environment_name}.log"
 
 
 def environment_python(folder: Path) -> Path:
@@ -52,7 +52,7 @@ def recipe_digest(recipe: EngineRecipe) -> str:
 
 def write_marker(folder: Path, recipe: EngineRecipe) -> None:
     """Says of an environment that it is whole; the file appears at once."""
-    text = json.dumps({"engine": recipe.name, "digest": recipe_digest(recipe)})
+    text = json.dumps({"engine": recipe.environment_name, "digest": recipe_digest(recipe)})
     written = folder / f"{MARKER}.partial"
     written.write_text(text, encoding="utf-8")
     written.replace(folder / MARKER)
@@ -60,7 +60,7 @@ def write_marker(folder: Path, recipe: EngineRecipe) -> None:
 
 def environment_state(recipe: EngineRecipe) -> EnvironmentState:
     """Looks at what stands where an engine's environment belongs."""
-    folder = environment_folder(recipe.name)
+    folder = environment_folder(recipe)
     if not folder.exists():
         return EnvironmentState.MISSING
     digest = _marked_digest(folder)
@@ -84,7 +84,7 @@ def python_of(name: str) -> Path:
     if state is not EnvironmentState.WHOLE:
         message = f"engine {name!r} is {state}; run `python -m oracle engines install {name}`"
         raise EngineUnavailable(message, name=name, state=state)
-    return environment_python(environment_folder(name))
+    return environment_python(environment_folder(recipe))
 
 
 def _marked_digest(folder: Path) -> str | None:

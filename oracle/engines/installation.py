@@ -63,7 +63,7 @@ def install_engine(
     if recipe.runs_here:
         message = f"engine {recipe.name!r} runs in this process; there is nothing to install"
         raise EngineUnavailable(message, name=recipe.name)
-    folder, log_path = environment_folder(recipe.name), log_file(recipe.name)
+    folder, log_path = environment_folder(recipe), log_file(recipe)
     shown = Console(quiet=True) if console is None else console
     state = environment_state(recipe)
     if state is EnvironmentState.WHOLE:

@@ -38,6 +38,7 @@ class EngineRecipe:
         excluded_dependencies: Dependencies of that package that are left out.
         environment: Variables that its process needs.
         build_environment: Variables that pip needs while it installs, beside those of this process.
+        shared_environment: The name of another engine in whose environment it runs, made by the same recipe.
     """
 
     name: str
@@ -48,12 +49,20 @@ class EngineRecipe:
     excluded_dependencies: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     build_environment: dict[str, str] = field(default_factory=dict)
+    shared_environment: str | None = None
+
+    @property
+    def environment_name(self) -> str:
+        """What its environment is called."""
+        return self.shared_environment or self.name
 
     @property
     def runs_here(self) -> bool:
         """Whether it needs no environment of its own."""
         return not self.requirements and self.bare_requirement is None
 
+
+_OPENVINO_REQUIREMENTS = ("openvino-genai>=2026.4.1", "numpy>=2.1", "safetensors>=0.6.1")
 
 RECIPES: tuple[EngineRecipe, ...] = (
     EngineRecipe(
@@ -87,6 +96,21 @@ RECIPES: tuple[EngineRecipe, ...] = (
         target=f"{_ADAPTERS}.refinfer_engine:refinfer_paged_gather",
     ),
     EngineRecipe(
+        name="hf-generate",
+        summary="transformers' generate, each request by itself",
+        target=f"{_ADAPTERS}.hugging_face_generate:HuggingFaceGenerateAdapter",
+    ),
+    EngineRecipe(
+        name="hf-generate-padded",
+        summary="transformers' generate, all requests in one left-padded batch",
+        target=f"{_ADAPTERS}.hugging_face_generate:HuggingFacePaddedAdapter",
+    ),
+    EngineRecipe(
+        name="hf-generate-batch",
+        summary="transformers' continuous batching, which generate_batch is a wrapper of",
+        target=f"{_ADAPTERS}.hugging_face_batch:HuggingFaceBatchAdapter",
+    ),
+    EngineRecipe(
         name="llama-cpp",
         summary="llama.cpp through llama-cpp-python, compiled here, which takes ten minutes or more",
         target=f"{_ADAPTERS}.llama_cpp:LlamaCppAdapter",
@@ -97,6 +121,25 @@ RECIPES: tuple[EngineRecipe, ...] = (
                 "-DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF"
             ),
         },
+    ),
+    EngineRecipe(
+        name="mini-infer",
+        summary="a small engine in pure torch, for Qwen2 only",
+        target=f"{_ADAPTERS}.mini_infer_engine:MiniInferAdapter",
+        requirements=("torch==2.13.0", "mini-infer==0.2.5"),
+    ),
+    EngineRecipe(
+        name="openvino-genai",
+        summary="OpenVINO GenAI's continuous batching on the CPU",
+        target=f"{_ADAPTERS}.openvino_genai_engine:OpenVinoGenaiAdapter",
+        requirements=_OPENVINO_REQUIREMENTS,
+    ),
+    EngineRecipe(
+        name="openvino-genai-speculative",
+        summary="the same with prompt lookup or a draft model",
+        target=f"{_ADAPTERS}.openvino_genai_engine:OpenVinoGenaiSpeculativeAdapter",
+        requirements=_OPENVINO_REQUIREMENTS,
+        shared_environment="openvino-genai",
     ),
     EngineRecipe(
         name="mlx-lm",

@@ -67,6 +67,7 @@ class OpenAiCompatibleAdapter:
             name=f"{self._server.base_url} ({dialect.model})",
             capabilities=tuple(capabilities),
             parameters=(*STANDARD_PARAMETERS, *dialect.extensions, *scored),
+            needed_parameters={"n": "temperature"},  # servers refuse several answers where nothing is drawn
             families=(),
             dtype=self._dtype,
             ignore_eos="emits" if "ignore_eos" in dialect.extensions else "never",

@@ -54,7 +54,7 @@ def write_symbol_tokenizer(folder: Path, vocab_size: int, eos_token_ids: Sequenc
 
 _SPECIAL = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 
-_MODEL = {
+_MODEL: dict[str, Any] = {
     "type": "BPE",
     "dropout": None,
     "unk_token": None,

@@ -20,7 +20,7 @@ FEW = ("--engine", "my_engine:MyEngine", "--constructions", 1, "--runs", 2)
 def guide(request):
     """The adapter of the guide, as its reader would copy it."""
     page = request.config.rootpath / "notes" / "put-your-engine-in-the-dock.md"
-    return CODE.search(page.read_text(encoding="utf-8")).group(1)
+    return CODE.findall(page.read_text(encoding="utf-8"))[0]
 
 
 @pytest.fixture

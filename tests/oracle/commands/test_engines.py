@@ -43,10 +43,10 @@ def test_list_says_of_each_engine_where_it_runs_and_whether_it_is_there(run, arg
 
 
 def test_list_sees_an_environment_that_is_whole(run):
-    python = environment_python(environment_folder("toy"))
+    python = environment_python(environment_folder(TOY))
     python.parent.mkdir(parents=True)
     python.touch()
-    write_marker(environment_folder("toy"), TOY)
+    write_marker(environment_folder(TOY), TOY)
     _, output, _ = run("engines", "list")
     assert output.splitlines()[1].rstrip().endswith("  installed")
 

@@ -79,7 +79,7 @@ def test_decorator_makes_one_test_of_each_check_over_one_run(report, monkeypatch
         return report
 
     monkeypatch.setattr(pytest_support, "check_engine", check_engine)
-    cases = parametrize_with_checks([NoEngine], profile="quick").args[1]
+    cases = parametrize_with_checks([NoEngine], profile="quick").args[1]  # type: ignore[list-item]
     assert [case.id for case in cases] == [f"NoEngine-{name}" for name in CHECKS]
     for case in cases:
         make_engine, check = case.values

@@ -48,7 +48,9 @@ def find_wrong_checks(
     knobs = simplest | (knobs or {})
     scenario = EngineScenario(requests, knobs=knobs, family=None, before=tuple(map(tuple, before)))
     findings = Findings()
-    EngineSession(engine, declaration, folder=cached_checkpoint(CHECKPOINT), open_referee=_referee).judge(scenario, findings)
+    EngineSession(engine, declaration, folder=cached_checkpoint(CHECKPOINT), open_referee=_referee).judge(
+        scenario, findings
+    )
     return {finding.check for finding in findings.wrong()}
 
 

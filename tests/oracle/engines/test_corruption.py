@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
+from oracle.contract.drawing import Limits
+from oracle.contract.findings import Findings
 from oracle.contract.judging import CHECKS
 from oracle.contract.refusal_check import check_refusals
-from oracle.contract.findings import Findings
-from oracle.contract.drawing import Limits
 from oracle.engines.adapter import EngineAdapter
 from oracle.engines.adapters.refinfer_engine import RefinferAdapter
 from oracle.engines.corruption import CORRUPTIONS, CorruptedEngine
@@ -98,7 +98,7 @@ def test_corrupted_engine_is_an_adapter_that_passes_the_rest_on(request_of):
 def test_corrupted_engine_counts_runs_from_its_opening(request_of):
     engine = CorruptedEngine(EchoEngine(), "last_bit_next_time")
     numbers = []
-    engine._adapter = EchoEngine(lambda adapter, requests, number: adapter.run(requests))
+    engine._adapter = EchoEngine(lambda adapter, requests, _: adapter.run(requests))
     for _ in range(2):
         engine.open("nowhere", {})
         numbers += [engine._num_runs, engine.run([request_of()]) and engine._num_runs]

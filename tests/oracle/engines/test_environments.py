@@ -36,18 +36,18 @@ def make_whole():
     """Gives a function that makes what a whole environment of a recipe looks like."""
 
     def make(recipe):
-        python = environment_python(environment_folder(recipe.name))
+        python = environment_python(environment_folder(recipe))
         python.parent.mkdir(parents=True)
         python.touch()
-        write_marker(environment_folder(recipe.name), recipe)
+        write_marker(environment_folder(recipe), recipe)
         return python
 
     return make
 
 
 def test_folder_and_log_follow_the_environment(tmp_path):
-    assert environment_folder("toy") == tmp_path / "engines" / "toy"
-    assert log_file("toy") == tmp_path / "engines" / "toy.log"
+    assert environment_folder(RECIPE) == tmp_path / "engines" / "toy"
+    assert log_file(RECIPE) == tmp_path / "engines" / "toy.log"
 
 
 def test_python_of_gives_the_python_of_a_whole_environment(make_whole):
@@ -67,7 +67,7 @@ def test_python_of_names_the_way_out_when_nothing_is_there():
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "{}"])
 def test_environment_without_a_readable_mark_is_half_made(make_whole, text):
     make_whole(RECIPE)
-    marker = environment_folder("toy") / MARKER
+    marker = environment_folder(RECIPE) / MARKER
     marker.unlink()
     if text is not None:
         marker.write_text(text)
@@ -118,3 +118,11 @@ def test_python_of_refuses_an_engine_that_has_no_environment():
 def test_python_of_refuses_an_unknown_name():
     with pytest.raises(EngineUnavailable, match="engine 'toys' is unknown; known are toy, local"):
         python_of("toys")
+
+
+def test_engine_may_run_in_the_environment_of_another(make_whole, monkeypatch):
+    sharing = replace(RECIPE, name="toy-two", target="toy.adapter:Two", shared_environment="toy")
+    monkeypatch.setattr(registry, "RECIPES", (RECIPE, sharing))
+    assert environment_state(sharing) is EnvironmentState.MISSING
+    python = make_whole(RECIPE)
+    assert python_of("toy-two") == python == python_of("toy")

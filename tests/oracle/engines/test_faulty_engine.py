@@ -32,7 +32,10 @@ SHOWN_ON = {
     "first_token_goes_on": ([BY_EOS], {}),
     "stop_called_length": ([BY_EOS], {}),
     "preemption_forgets_length": (
-        [{"prompt": range(14), "max_tokens": 8, "ignore_eos": True}, {"prompt": range(20, 34), "max_tokens": 8, "ignore_eos": True}],
+        [
+            {"prompt": range(14), "max_tokens": 6, "ignore_eos": True},
+            {"prompt": range(20, 34), "max_tokens": 6, "ignore_eos": True},
+        ],
         {"max_cached_tokens": 32},
     ),
     "processed_logprobs": ([{**BY_TOKEN, "logprobs": 1}], {}),
@@ -50,9 +53,17 @@ SHOWN_ON = {
     "samples_alike": ([{**DRAWN, "n": 2, "max_tokens": 12, "ignore_eos": True}], {}),
     "outputs_in_order_of_ends": ([{"ignore_eos": True}, {"prompt": OTHER_PROMPT, "max_tokens": 1}], {}),
 }  # fmt: skip
-"""For each fault requests and settings on which it shows, but for those that have tests of their own."""
+"""For each fault requests and settings on which it shows."""
 
-APART = {"penalty_leaks", "prefix_too_far", "prefix_across_salts", "temperature_twice", "empty_success", "two_ends_crash"}
+APART = {
+    "penalty_leaks",
+    "prefix_too_far",
+    "prefix_across_salts",
+    "temperature_twice",
+    "empty_success",
+    "two_ends_crash",
+}
+"""Those that have tests of their own."""
 
 
 LIMITS = Limits(vocab_size=71, max_model_len=128, eos_token_ids=(EOS,))

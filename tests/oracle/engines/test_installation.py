@@ -95,7 +95,7 @@ def shown_by(recipe, python):
 
 def test_install_makes_an_environment_and_installs_what_the_recipe_says(stub, calls):
     python = install_engine(RECIPE, python=stub)
-    folder = environment_folder("toy")
+    folder = environment_folder(RECIPE)
     assert python == environment_python(folder)
     assert [arguments for arguments, _ in calls()] == [
         ["-I", "-m", "venv", "--clear", str(folder)],
@@ -131,7 +131,7 @@ def test_install_hands_the_recipes_variables_to_pip(stub, calls):
 def test_install_finds_a_whole_environment_and_does_nothing(stub, calls):
     install_engine(RECIPE, python=stub)
     before = calls()
-    assert shown_by(RECIPE, stub) == [f"toy is already installed in {environment_folder('toy')}"]
+    assert shown_by(RECIPE, stub) == [f"toy is already installed in {environment_folder(RECIPE)}"]
     assert calls() == before
 
 
@@ -139,7 +139,7 @@ def test_install_shows_each_step(stub):
     assert shown_by(RECIPE, stub) == [
         "making an environment",
         "installing base==1.0, more",
-        f"toy is installed in {environment_folder('toy')}",
+        f"toy is installed in {environment_folder(RECIPE)}",
     ]
 
 
@@ -147,7 +147,7 @@ def test_install_says_that_a_changed_recipe_is_why_it_starts_anew(stub, calls):
     install_engine(RECIPE, python=stub)
     changed = replace(RECIPE, requirements=("base==1.1",))
     first, *_ = shown_by(changed, stub)
-    assert first == f"the environment in {environment_folder('toy')} is made by an older recipe; making it anew"
+    assert first == f"the environment in {environment_folder(RECIPE)} is made by an older recipe; making it anew"
     assert calls()[-1][0][-1] == "base==1.1"
     assert environment_state(changed) is EnvironmentState.WHOLE
 
@@ -156,13 +156,13 @@ def test_failed_install_names_the_log_and_leaves_nothing_that_looks_whole(stub, 
     monkeypatch.setenv("STUB_FAILS", "more")
     with pytest.raises(EngineUnavailable, match=r"ended with status 3, and 'ERROR: there is no such thing'") as caught:
         install_engine(RECIPE, python=stub)
-    assert str(log_file("toy")) in str(caught.value)
-    log = log_file("toy").read_text()
+    assert str(log_file(RECIPE)) in str(caught.value)
+    log = log_file(RECIPE).read_text()
     assert "looking for it" in log
     assert "$ " in log
     assert environment_state(RECIPE) is EnvironmentState.BROKEN
     monkeypatch.delenv("STUB_FAILS")
-    assert shown_by(RECIPE, stub)[0] == f"the environment in {environment_folder('toy')} is half made; making it anew"
+    assert shown_by(RECIPE, stub)[0] == f"the environment in {environment_folder(RECIPE)} is half made; making it anew"
     assert environment_state(RECIPE) is EnvironmentState.WHOLE
 
 

@@ -8,9 +8,21 @@ from oracle.engines.process import ProcessEngine
 from oracle.errors import EngineCrashed, EngineHung, EngineProtocolError
 
 
-def served(name, timeout=60.0):
-    """An engine of this module in a process of its own."""
-    return ProcessEngine.of_python(f"oracle.engines.misbehaving:{name}", sys.executable, timeout=timeout)
+@pytest.fixture
+def served():
+    """Serves an engine of this module in a process of its own."""
+    engines = []
+
+    def serve(name, timeout=60.0):
+        engine = ProcessEngine.of_python(f"oracle.engines.misbehaving:{name}", sys.executable, timeout=timeout)
+        engines.append(engine)
+        engine.open("nowhere", {})
+        return engine
+
+    yield serve
+    for engine in engines:
+        engine.close()
+        engine._folder.cleanup()
 
 
 def test_echo_engine_gives_the_last_token_back(request_of):
@@ -29,17 +41,13 @@ def test_echo_engine_gives_the_last_token_back(request_of):
         ("babbling_engine", EngineProtocolError, "a line that is no answer: 'INFO step 1"),
     ],
 )
-def test_misbehaving_engine_is_seen_through_its_process(request_of, name, error, words):
+def test_misbehaving_engine_is_seen_through_its_process(served, request_of, name, error, words):
     engine = served(name)
-    engine.open("nowhere", {})
     with pytest.raises(error, match=words):
         engine.run([request_of()])
-    engine.close()
 
 
-def test_hanging_engine_is_seen_when_time_is_up(request_of):
-    engine = served("hanging_engine", timeout=5.0)
-    engine.open("nowhere", {})
-    with pytest.raises(EngineHung, match="did not answer 'run' within 5 s"):
+def test_hanging_engine_is_seen_when_time_is_up(served, request_of):
+    engine = served("hanging_engine", timeout=3.0)
+    with pytest.raises(EngineHung, match="did not answer 'run' within 3 s"):
         engine.run([request_of()])
-    engine.close()

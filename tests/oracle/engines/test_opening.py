@@ -69,10 +69,10 @@ def test_name_of_an_engine_that_runs_here_is_its_adapter():
 
 
 def test_name_of_an_installed_engine_is_a_process_in_its_environment(closed_later):
-    python = environment_python(environment_folder("apart"))
+    python = environment_python(environment_folder(APART))
     python.parent.mkdir(parents=True)
     python.touch()
-    write_marker(environment_folder("apart"), APART)
+    write_marker(environment_folder(APART), APART)
     engine = closed_later(open_engine("apart", timeout=7.0))
     assert isinstance(engine, ProcessEngine)
     assert engine._command == (str(python), str(LAUNCHER), "my_adapter:Adapter")

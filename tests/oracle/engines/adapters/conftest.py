@@ -1,9 +1,12 @@
-"""A small server of OpenAI's kind on this machine, whose model is a hash, in the dialects of several engines."""
+"""Stand-ins for engines: a small server of OpenAI's kind whose model is a hash, and packages that are not installed."""
 
+import importlib
 import json
+import sys
 import threading
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -235,6 +238,34 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         """Says nothing."""
+
+
+@pytest.fixture
+def stand_in():
+    """Gives a function that makes a module out of names and what they stand for."""
+
+    def make(name, **attributes):
+        module = ModuleType(name)
+        vars(module).update(attributes)
+        return module
+
+    return make
+
+
+@pytest.fixture
+def import_with(monkeypatch):
+    """Gives a function that imports a module beside stand-ins for packages that are not installed here."""
+
+    def import_module(name, **stand_ins):
+        for package, stand_in in stand_ins.items():
+            monkeypatch.setitem(sys.modules, package, stand_in)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        module = importlib.import_module(name)
+        monkeypatch.delitem(sys.modules, name)  # at the end what was imported before, if anything, comes back
+        monkeypatch.setitem(sys.modules, name, module)
+        return module
+
+    return import_module
 
 
 @pytest.fixture
