@@ -165,7 +165,8 @@ def _score_difference(comparison: Comparison, one: EngineSample, other: EngineSa
             if at >= request.max_tokens:
                 break
             with np.errstate(invalid="ignore"):
-                gaps = np.where(np.equal(first, second), 0.0, np.abs(np.subtract(first, second)))
+                mine_there, its_there = np.asarray(first), np.asarray(second)
+                gaps = np.where(mine_there == its_there, 0.0, np.abs(mine_there - its_there))
             gap, bound = float(np.max(gaps)), 0.0 if answer is None else _allowed(answer, at, kind)
             if not gap <= bound:
                 message = f"{kind} at {at} together and {comparison.name} differ by {gap:.3g}; {bound:.3g} is allowed"

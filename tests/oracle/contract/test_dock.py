@@ -78,7 +78,7 @@ def test_checks_that_are_not_wanted_fail_nothing(dock_of, scripted_engine):
 
 
 def test_way_of_opening_that_is_refused_is_told_and_the_next_one_tried(dock_of, scripted_engine, declare, refused):
-    class Choosy(scripted_engine):
+    class Choosy(scripted_engine):  # type: ignore[valid-type, misc]
         def open(self, folder, knobs):
             if knobs["block_size"] == 4:
                 message = "blocks of 4 are too small"
@@ -92,7 +92,7 @@ def test_way_of_opening_that_is_refused_is_told_and_the_next_one_tried(dock_of, 
 
 
 def test_engine_that_hangs_is_a_failure_and_the_run_goes_on(dock_of, scripted_engine, declare):
-    class Hanging(scripted_engine):
+    class Hanging(scripted_engine):  # type: ignore[valid-type, misc]
         def run(self, requests):
             if len(requests) > 2:
                 message = "the engine did not answer 'run' within 1 s"
@@ -112,7 +112,7 @@ def test_time_budget_ends_the_drawing(dock_of, scripted_engine):
 
 
 def test_interrupted_run_tells_what_it_has_seen(dock_of, scripted_engine):
-    class Interrupted(scripted_engine):
+    class Interrupted(scripted_engine):  # type: ignore[valid-type, misc]
         def run(self, requests):
             if len(self.ran) > 20:
                 raise KeyboardInterrupt

@@ -28,15 +28,17 @@ def test_score_is_at_fault_beyond_the_bound(value, gap):
     if gap is None:
         assert fault is None
     else:
+        assert fault is not None
         message, found, bound = fault
         assert message == f"logprob is {value:.7g}, and -1 was due; rounding explains 0.01"
-        assert (found, bound) == (pytest.approx(gap), BOUND)
+        assert found == pytest.approx(gap)
+        assert bound == BOUND
 
 
 def test_barred_token_has_no_score():
     expected = exactly(np.array([0.0, NEVER]), BOUND)
     assert expected.fault_of("logprob", 1, NEVER) is None
-    assert expected.fault_of("logprob", 1, -3.0)[1] == np.inf
+    assert (expected.fault_of("logprob", 1, -3.0) or ("", 0.0))[1] == np.inf
     assert expected.may_be_absent(1, -1e9)
     assert not expected.may_be_absent(1, -3.0)
     assert not expected.may_be_absent(0, -1e9)
@@ -48,7 +50,7 @@ def test_tokens_that_are_kept_share_the_probability():
     for token_id in (0, 1):
         assert expected.fault_of("logprob", token_id, due[token_id]) is None
         assert expected.fault_of("logprob", token_id, due[token_id] + 2 * BOUND) is not None
-    assert expected.fault_of("logprob", 2, -1.0)[1] == np.inf
+    assert (expected.fault_of("logprob", 2, -1.0) or ("", 0.0))[1] == np.inf
 
 
 def test_open_token_makes_a_range_of_what_is_due():

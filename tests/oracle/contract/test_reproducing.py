@@ -29,7 +29,7 @@ def failures_of(scripted_engine, scripted_referee, scripted_folder):
         session.judge(first, findings)
         finding = next(one for one in findings.wrong() if one.check == check)
         failure = EngineFailure(finding, first)
-        words = []
+        words: list[str] = []
         make_all_small(session, [failure], 30.0, words.append)
         assert words == [f"making a failure of {check} small, 1 of 1"]
         return failure
@@ -55,7 +55,7 @@ def test_failure_of_one_request_becomes_that_request_in_a_fresh_engine(failures_
 
 
 def test_failure_that_needs_what_ran_before_keeps_it(failures_of, scripted_engine):
-    class Forgetful(scripted_engine):
+    class Forgetful(scripted_engine):  # type: ignore[valid-type, misc]
         num_runs = 0
 
         def open(self, folder, knobs):

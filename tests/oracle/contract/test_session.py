@@ -87,7 +87,7 @@ def test_right_engine_is_judged_and_nothing_is_wrong(session_of):
 
 
 def test_engine_that_does_not_answer_is_a_finding_and_is_opened_anew(session_of, scripted_engine):
-    class Failing(scripted_engine):
+    class Failing(scripted_engine):  # type: ignore[valid-type, misc]
         errors = iter((EngineCrashed("it ended with status 3"), EngineRaised("ValueError: token 4 at 17")))
 
         def run(self, requests):

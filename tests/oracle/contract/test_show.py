@@ -54,9 +54,10 @@ def schema(root, name):
 
 
 def test_card_tells_every_verdict_and_failure(report):
-    console = Console(file=StringIO(), width=160)
+    shown = StringIO()
+    console = Console(file=shown, width=160)
     show_card(console, report)
-    output = console.file.getvalue()
+    output = shown.getvalue()
     for words in (
         "scripted 1.0, which claims greedy-up-to-ties in float32",
         "FAIL tokens: token 4 at 0, and 5 was due",
