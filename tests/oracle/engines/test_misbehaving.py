@@ -22,7 +22,6 @@ def served():
     yield serve
     for engine in engines:
         engine.close()
-        engine._folder.cleanup()
 
 
 def test_echo_engine_gives_the_last_token_back(request_of):
