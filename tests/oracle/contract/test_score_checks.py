@@ -155,6 +155,7 @@ def test_parameters_that_leave_no_token_demand_no_scores(faults, scores_of):
 def test_expected_scores_have_the_bound_of_the_judgement(trial_of, output):
     trial = trial_of([EngineRequest("a", (1,), 4)], [output("a", 0)], lambda _: list(ROW))
     expected = expected_logprobs(answers(trial, set())[0], 0)
+    assert expected is not None
     assert expected.bound == pytest.approx(2 * BOUND)
     assert expected.lowest == pytest.approx(ROW)
 
