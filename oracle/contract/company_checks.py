@@ -161,12 +161,10 @@ def _score_difference(comparison: Comparison, one: EngineSample, other: EngineSa
         return None
     answer = None if comparison.is_bitwise else answer_of(trial, "together", request, one)
     for kind, mine, its in (("logprobs", one.logprobs, other.logprobs), ("logits", one.logits, other.logits)):
-        for at, (first, second) in enumerate(zip(mine or (), its or (), strict=False)):
-            if at >= request.max_tokens:
-                break
+        for at in range(min(len(mine or ()), len(its or ()), request.max_tokens)):
+            first, second = np.array((mine or ())[at]), np.array((its or ())[at])
             with np.errstate(invalid="ignore"):
-                mine_there, its_there = np.asarray(first), np.asarray(second)
-                gaps = np.where(mine_there == its_there, 0.0, np.abs(mine_there - its_there))
+                gaps = np.where(first == second, 0.0, np.abs(first - second))
             gap, bound = float(np.max(gaps)), 0.0 if answer is None else _allowed(answer, at, kind)
             if not gap <= bound:
                 message = f"{kind} at {at} together and {comparison.name} differ by {gap:.3g}; {bound:.3g} is allowed"
