@@ -23,7 +23,7 @@ def continuation(prompt, number):
     return tuple(tokens[len(prompt) :])
 
 
-class Row(list):
+class Row(list[float]):
     """Log-probabilities: the token that comes is the likeliest."""
 
     @classmethod
