@@ -8,7 +8,7 @@ from oracle.contract.drawing import Limits
 from oracle.contract.findings import Findings
 from oracle.contract.refusal_check import check_refusals, illegal_requests
 from oracle.engines.messages import EngineOutput, EngineRun, EngineSample
-from oracle.errors import EngineCrashed, EngineRaised
+from oracle.errors import EngineCrashed, EngineError, EngineRaised
 
 LIMITS = Limits(24, 100, (6, 7))
 
@@ -53,7 +53,7 @@ def test_success_without_a_token_is_no_refusal_unless_none_was_asked_for(scripte
 
 def test_error_is_a_refusal_and_a_crash_is_none(scripted_engine):
     class Raising(scripted_engine):  # type: ignore[valid-type, misc]
-        error = EngineRaised("ValueError: no")
+        error: EngineError = EngineRaised("ValueError: no")
 
         def run(self, requests):
             if requests[0].request_id == "illegal":
