@@ -18,10 +18,10 @@ SMALLEST: dict[str, dict[str, Any]] = {
     "static": {"max_num_seqs": 3},
     "continuous": {"max_num_seqs": 3, "max_num_batched_tokens": 5, "scheduling": "prefill_first"},
     "paged": {
-        "max_num_seqs": 8, "max_num_batched_tokens": 40, "block_size": 4, "num_blocks": 24, "preemption": "swap",
+        "max_num_seqs": 8, "max_num_batched_tokens": 24, "block_size": 4, "num_blocks": 16, "preemption": "swap",
         "speculative": "self", "num_speculative_tokens": 3,
     },
-    "paged-gather": {"block_size": 1, "num_blocks": 96, "placement_seed": 1, "speculative": "ngram"},
+    "paged-gather": {"block_size": 1, "num_blocks": 64, "placement_seed": 1, "speculative": "ngram"},
 }  # fmt: skip
 
 
