@@ -33,6 +33,7 @@ def test_score_is_at_fault_beyond_the_bound(value, gap):
     if gap is None:
         assert fault is None
     else:
+        assert fault is not None
         message, found, bound = fault
         assert message == f"logprob is {value:.7g}, and -1 was due; rounding explains 0.01"
         assert (found, bound) == (pytest.approx(gap), BOUND)
