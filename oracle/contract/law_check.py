@@ -146,13 +146,13 @@ def first_law(
 
 def _fault_of(drawn: Sequence[Any], law: FirstLaw, false_alarm_rate: float) -> str | None:
     """Tells what is wrong with drawn tokens."""
-    ids = [token_id for token_id in drawn if isinstance(token_id, Integral) and 0 <= token_id < len(law.shares)]
+    ids = [int(each) for each in drawn if isinstance(each, Integral) and 0 <= int(each) < len(law.shares)]
     if len(ids) < len(drawn):
         return f"{len(drawn) - len(ids)} gave no token of the vocabulary"
-    impossible = sorted({int(token_id) for token_id in ids if not law.may_come[token_id]})
+    impossible = sorted({token_id for token_id in ids if not law.may_come[token_id]})
     if impossible:
         return f"{impossible} came, and may not"
-    counts = Counter(int(token_id) for token_id in ids if law.shares[token_id] > 0.0)
+    counts = Counter(token_id for token_id in ids if law.shares[token_id] > 0.0)
     p_value = g_test(counts, law.shares)
     if p_value >= false_alarm_rate:
         return None

@@ -36,7 +36,8 @@ def test_score_is_at_fault_beyond_the_bound(value, gap):
         assert fault is not None
         message, found, bound = fault
         assert message == f"logprob is {value:.7g}, and -1 was due; rounding explains 0.01"
-        assert (found, bound) == (pytest.approx(gap), BOUND)
+        assert found == pytest.approx(gap)
+        assert bound == BOUND
 
 
 def test_barred_token_has_no_score():
