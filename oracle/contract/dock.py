@@ -160,8 +160,9 @@ class Dock:
         found = []
         try:
             model = self._session.open(scenario)
-            found = check_refusals(self._engine, declaration, model.limits, counted)
-            if model.referee is not None:
+            if self._settings.wants("refusals"):
+                found += check_refusals(self._engine, declaration, model.limits, counted)
+            if self._settings.wants("law") and model.referee is not None:
                 found += check_law(self._engine, declaration, model.referee, model.limits, counted)
         except Refused:
             return

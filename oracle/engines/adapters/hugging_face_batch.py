@@ -25,8 +25,8 @@ MAX_MANAGERS = 4
 class HuggingFaceBatchAdapter:
     """Continuous batching; requests that differ in what a manager fixes go to managers of their own, side by side.
 
-    A manager fixes whether tokens are drawn, `n`, `min_p`, biases, and whether it gives log-probabilities. Managers are
-    kept between runs, with the blocks that they share; after an error all are made anew.
+    A manager fixes whether tokens are drawn, how many answers a request has, and whether log-probabilities come.
+    Managers are kept between runs, with the blocks that they share; after an error all are made anew.
     """
 
     def __init__(self) -> None:
@@ -34,6 +34,8 @@ class HuggingFaceBatchAdapter:
         self._eos_token_ids: list[int] = []
         self._knobs: dict[str, Any] = {}
         self._manager_by_key: dict[str, SteppedManager] = {}
+        self._managers: dict[str, SteppedManager] = {}
+        self._witnesses: Counter[str] = Counter()
 
     def declare(self) -> EngineDeclaration:
         """See `EngineAdapter.declare`."""
@@ -60,59 +62,51 @@ class HuggingFaceBatchAdapter:
         if self._model is None:
             message = "no model is open"
             raise RuntimeError(message)
-        witnesses: Counter[str] = Counter(dict.fromkeys(WITNESSES, 0))
-        managers, self._manager_by_key = self._manager_by_key, {}
-        outputs, managers = self._run(requests, managers, witnesses)
-        # Only after a run without an error: what is left of a manager that raised is not used again.
-        self._manager_by_key = dict(list(managers.items())[-MAX_MANAGERS:])
-        return EngineRun(tuple(outputs), dict(witnesses))
-
-    def _run(
-        self, requests: Sequence[EngineRequest], managers: dict[str, SteppedManager], witnesses: Counter[str]
-    ) -> tuple[list[EngineOutput], dict[str, SteppedManager]]:
-        refusals: dict[str, str] = {}
-        manager_by_id: dict[str, SteppedManager] = {}
-        for manager in managers.values():
-            manager.begin()
-            manager.witnesses = witnesses
-        for request in requests:
-            unknown = unknown_parameters(request.parameters)
-            if unknown:
-                refusals[request.request_id] = (
-                    f"a manager drops {', '.join(unknown)} with a warning, or has no such thing"
-                )
-                continue
-            try:
-                manager_by_id[request.request_id] = self._manager_of(request, managers, witnesses)
-            except ValueError as error:
-                refusals[request.request_id] = str(error)
-        used = list(dict.fromkeys(manager_by_id.values()))
-        waiting = sorted(
-            (request for request in requests if request.request_id in manager_by_id), key=lambda own: own.arrival
+        # Taken away for the run: what is left of managers of which one raised is not used again.
+        self._managers, self._manager_by_key = self._manager_by_key, {}
+        self._witnesses = Counter(dict.fromkeys(WITNESSES, 0))
+        for manager in self._managers.values():
+            manager.begin(self._witnesses)
+        refusals = {request.request_id: _refusal_of(request) for request in requests}
+        taken = [request for request in requests if refusals[request.request_id] is None]
+        manager_by_id = self._choose_managers(taken)
+        self._run(taken, manager_by_id)
+        self._manager_by_key = dict(list(self._managers.items())[-MAX_MANAGERS:])
+        outputs = (
+            manager_by_id[name].output(name) if name in manager_by_id else EngineOutput(name, refused=refused)
+            for name, refused in refusals.items()
         )
+        return EngineRun(tuple(outputs), dict(self._witnesses))
+
+    def _choose_managers(self, requests: Sequence[EngineRequest]) -> dict[str, SteppedManager]:
+        """Gives the manager that each request belongs to; all give log-probabilities if one of the requests asks."""
+        is_asked = any(request.parameters.get("logprobs") is not None for request in requests)
+        chosen = {}
+        for request in requests:
+            fixed = manager_parameters(request.parameters, return_logprobs=is_asked)
+            key = json.dumps(fixed, sort_keys=True)
+            manager = self._managers.pop(key, None)
+            if manager is None:
+                manager = SteppedManager(self._model, self._knobs, fixed)
+                manager.begin(self._witnesses)
+            self._managers[key] = manager  # the last used stands last
+            chosen[request.request_id] = manager
+        return chosen
+
+    def _run(self, requests: Sequence[EngineRequest], manager_by_id: dict[str, SteppedManager]) -> None:
+        used = list(dict.fromkeys(manager_by_id.values()))
+        waiting = sorted(requests, key=lambda request: request.arrival)
         while waiting or any(manager.is_busy for manager in used):
-            while waiting and waiting[0].arrival <= witnesses["steps"]:
+            while waiting and waiting[0].arrival <= self._witnesses["steps"]:
                 request = waiting.pop(0)
                 stop_token_ids = stop_token_ids_of(request.parameters, self._eos_token_ids)
                 manager_by_id[request.request_id].add(request, stop_token_ids)
             for manager in used:
                 manager.step()
-            witnesses["steps"] += 1
-        witnesses["held_blocks"] = sum(manager.num_held_blocks for manager in used)
-        outputs = [
-            EngineOutput(name, refused=refusals[name]) if name in refusals else manager_by_id[name].output(name)
-            for name in (request.request_id for request in requests)
-        ]
-        return outputs, managers
+            self._witnesses["steps"] += 1
+        self._witnesses["held_blocks"] = sum(manager.num_held_blocks for manager in used)
 
-    def _manager_of(
-        self, request: EngineRequest, managers: dict[str, SteppedManager], witnesses: Counter[str]
-    ) -> SteppedManager:
-        """Gives the manager that a request belongs to, which is made the first time; the last used stands last."""
-        fixed = manager_parameters(request.parameters)
-        key = json.dumps(fixed, sort_keys=True)
-        manager = managers.pop(key, None)
-        if manager is None:
-            manager = SteppedManager(self._model, self._knobs, fixed, witnesses)
-        managers[key] = manager
-        return manager
+
+def _refusal_of(request: EngineRequest) -> str | None:
+    unknown = unknown_parameters(request.parameters)
+    return f"a request of a manager has no {', '.join(unknown)}" if unknown else None

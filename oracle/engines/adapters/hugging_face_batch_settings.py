@@ -5,21 +5,21 @@ from typing import Any
 
 from oracle.engines.declaration import EngineDeclaration
 
-MAX_MODEL_LEN = 96
+MAX_MODEL_LEN = 48
 """Short, so that a pool which holds one longest request and little more makes requests give way to each other."""
 
-_PAGE_SIZES = (16, 4, 32)
-_NUMS_BLOCKS = (64, 8, 26)
+_PAGE_SIZES = (16, 4, 5)
+_NUMS_BLOCKS = (64, 13, 4)
 
 KNOBS: dict[str, list[Any]] = {
     "attn_implementation": ["sdpa", "eager"],
     "page_size": list(_PAGE_SIZES),
     "num_blocks": list(_NUMS_BLOCKS),
     "max_batch_tokens": [128, 16, 5],
-    "max_requests_per_batch": [None, 1, 3],
+    "max_requests_per_batch": [None, 2],
     "allow_block_sharing": [True, False],
     "scheduler_type": ["fifo", "prefill_first"],
-    "safety_margin": [None, 0.5],
+    "safety_margin": [None, 0.0],
 }
 
 _FAMILIES_WITHOUT_SDPA = ("gemma2", "gpt_oss")
@@ -54,15 +54,13 @@ PARAMETERS = (
     "temperature",
     "top_k",
     "top_p",
-    "min_p",
     "n",
-    "logit_bias",
     "ignore_eos",
     "stop_token_ids",
     "logprobs",
 )
 
-_PARAMETER_ORDER = ("logit_bias", "temperature", "top_k", "top_p", "min_p")
+_PARAMETER_ORDER = ("temperature", "top_k", "top_p")
 """As `GenerationMixin._get_logits_processor` lines them up."""
 
 WITNESSES = ("steps", "max_batch", "chunks", "preemptions", "cached_tokens", "aborts", "held_blocks")
@@ -87,7 +85,7 @@ def declaration_of(version: str) -> EngineDeclaration:
         parameters=PARAMETERS,
         parameter_values={"logprobs": [0]},
         parameter_order=_PARAMETER_ORDER,
-        needed_parameters={"n": "temperature", "min_p": "temperature"},
+        needed_parameters={"n": "temperature"},
         knobs=KNOBS,
         excluded_knobs=(
             *too_small,
@@ -101,33 +99,29 @@ def declaration_of(version: str) -> EngineDeclaration:
 
 
 def unknown_parameters(parameters: Mapping[str, Any]) -> list[str]:
-    """Names what a request asks for that continuous batching does not have, or drops with a warning."""
+    """Names what a request asks for that no request of a manager can have.
+
+    Penalties and least lengths a manager drops with a warning; of other processors it warns that they might not work.
+    """
     return sorted(set(parameters) - set(PARAMETERS))
 
 
-def manager_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def manager_parameters(parameters: Mapping[str, Any], *, return_logprobs: bool) -> dict[str, Any]:
     """Gives what of a request is fixed for all requests of a manager, as plain data."""
-    fixed: dict[str, Any] = {
-        "is_sampled": float(parameters.get("temperature", 0.0)) != 0.0,
-        "return_logprobs": parameters.get("logprobs") is not None,
-    }
-    return fixed | {name: parameters[name] for name in ("n", "min_p", "logit_bias") if name in parameters}
+    is_sampled = float(parameters.get("temperature", 0.0)) != 0.0
+    return {"is_sampled": is_sampled, "n": parameters.get("n", 1), "return_logprobs": return_logprobs}
 
 
 def generation_arguments(fixed: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
     """Translates what is fixed for a manager, for `GenerationConfig`; requests bring their own ends and lengths."""
     arguments: dict[str, Any] = {
         "do_sample": fixed["is_sampled"],
-        "num_return_sequences": fixed.get("n", 1),
+        "num_return_sequences": fixed["n"],
         "eos_token_id": -1,
         "max_new_tokens": 1,
     }
     if fixed["is_sampled"]:
         arguments |= {"temperature": DEFAULT_TEMPERATURE, "top_k": vocab_size, "top_p": DEFAULT_TOP_P}
-        if "min_p" in fixed:
-            arguments["min_p"] = fixed["min_p"]
-    if fixed.get("logit_bias"):
-        arguments["sequence_bias"] = [[[int(token_id)], float(value)] for token_id, value in fixed["logit_bias"]]
     return arguments
 
 

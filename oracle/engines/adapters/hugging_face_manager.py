@@ -28,10 +28,9 @@ class SteppedManager:
         model: A model of transformers.
         knobs: As declared.
         fixed: What all of its requests share.
-        witnesses: Where it counts.
     """
 
-    def __init__(self, model: Any, knobs: Mapping[str, Any], fixed: Mapping[str, Any], witnesses: Counter[str]) -> None:
+    def __init__(self, model: Any, knobs: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
         generation: Any = GenerationConfig(  # type: ignore[no-untyped-call]  # it comes without types
             **generation_arguments(fixed, model.config.get_text_config().vocab_size)
         )
@@ -42,13 +41,12 @@ class SteppedManager:
         self._processor = self._manager._create_batch_processor()  # noqa: SLF001 - as its thread begins
         self._manager.batch_processor = self._processor
         self._manager.current_batch = 0
-        self._num_samples = fixed.get("n", 1)
-        self._shows_logprobs = fixed["return_logprobs"]
+        self._num_samples = fixed["n"]
         self._requests: dict[str, EngineRequest] = {}
         self._output_by_id: dict[str, Any] = {}
         self._aborted: set[str] = set()
         self._num_idle = 0
-        self.witnesses = witnesses
+        self._witnesses: Counter[str] = Counter()
         self._count_prefix_matches()
 
     def _count_prefix_matches(self) -> None:
@@ -56,13 +54,14 @@ class SteppedManager:
 
         def counting_search(request_id: str, prompt_ids: list[int]) -> int:
             number: int = search(request_id, prompt_ids)
-            self.witnesses["cached_tokens"] += number
+            self._witnesses["cached_tokens"] += number
             return number
 
         self._processor.cache.search_prefix_match = counting_search
 
-    def begin(self) -> None:
-        """Forgets the requests of an earlier run."""
+    def begin(self, witnesses: Counter[str]) -> None:
+        """Forgets the requests of an earlier run, and counts in `witnesses` from now on."""
+        self._witnesses = witnesses
         self._requests, self._output_by_id, self._aborted, self._num_idle = {}, {}, set(), 0
 
     def add(self, request: EngineRequest, stop_token_ids: Sequence[int]) -> None:
@@ -105,7 +104,7 @@ class SteppedManager:
         self._manager._generation_loop_body(self._processor, bootstrapping=False)  # noqa: SLF001 - a turn of its thread
         if self._manager.current_batch > number:
             self._count(self._processor.inputs_and_outputs.requests_in_batch)
-        self.witnesses["preemptions"] += len(active & set(scheduler.waiting_requests))
+        self._witnesses["preemptions"] += len(active & set(scheduler.waiting_requests))
         while not self._manager.output_router.output_queue.empty():
             output = self._manager.output_router.output_queue.get()
             self._output_by_id[output.request_id] = output
@@ -113,8 +112,8 @@ class SteppedManager:
         self._watch(has_run=self._manager.current_batch > number)
 
     def _count(self, batch: Sequence[Any]) -> None:
-        self.witnesses["max_batch"] = max(self.witnesses["max_batch"], len(batch))
-        self.witnesses["chunks"] += sum(not future.has_new_token for future in batch)
+        self._witnesses["max_batch"] = max(self._witnesses["max_batch"], len(batch))
+        self._witnesses["chunks"] += sum(not future.has_new_token for future in batch)
 
     def _abort(self) -> None:
         for request_id, request in self._requests.items():
@@ -124,7 +123,7 @@ class SteppedManager:
                 for name in self._names(request_id):
                     self._manager.cancel_request(name)
                 self._aborted.add(request_id)
-                self.witnesses["aborts"] += 1
+                self._witnesses["aborts"] += 1
 
     def _watch(self, *, has_run: bool) -> None:
         self._num_idle = 0 if has_run else self._num_idle + 1
@@ -154,8 +153,9 @@ class SteppedManager:
 
     def _sample(self, request_id: str, name: str) -> EngineSample:
         output = self._output_by_id.get(name)
+        is_wanted = self._requests[request_id].parameters.get("logprobs") is not None
         return EngineSample(
             token_ids=tuple(self._tokens(name)),
             finish_reason="abort" if request_id in self._aborted else None,
-            logprobs=tuple(output.logprobs) if self._shows_logprobs and output is not None else None,
+            logprobs=(() if output is None else tuple(output.logprobs)) if is_wanted else None,
         )

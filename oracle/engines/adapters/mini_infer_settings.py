@@ -6,11 +6,11 @@ from typing import Any
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineOutput, EngineRequest, EngineSample
 
-MAX_MODEL_LEN = 96
+MAX_MODEL_LEN = 64
 """Short, so that a pool which holds one longest request and little more makes requests give way to each other."""
 
 _BLOCK_SIZES = (16, 32, 4)
-_NUMS_BLOCKS = (256, 8, 26)
+_NUMS_BLOCKS = (256, 5, 17)
 
 CONFIG_FORMATS = ("legacy", "transformers-5")
 """Whether the checkpoint has `rope_theta` where older transformers wrote it, or only where newer ones do."""
@@ -40,6 +40,13 @@ def declaration_of(version: str) -> EngineDeclaration:
         for number in _NUMS_BLOCKS
         if block_size * number < MAX_MODEL_LEN
     )
+    # What the newer format changes would hide what other settings do.
+    mixed = (
+        {"config_format": "transformers-5", name: value}
+        for name, values in KNOBS.items()
+        if name != "config_format"
+        for value in values[1:]
+    )
     return EngineDeclaration(
         name="mini-infer",
         version=version,
@@ -47,7 +54,7 @@ def declaration_of(version: str) -> EngineDeclaration:
         parameters=PARAMETERS,
         parameter_order=_PARAMETER_ORDER,
         knobs=KNOBS,
-        excluded_knobs=tuple(too_small),
+        excluded_knobs=(*too_small, *mixed),
         families=("qwen2",),
         max_model_len=MAX_MODEL_LEN,
         witnesses=WITNESSES,

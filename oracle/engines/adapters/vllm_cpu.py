@@ -47,7 +47,7 @@ class VllmAdapter:
     def __init__(self) -> None:
         self._engine: LLMEngine | None = None
         self._witnesses: Counter[str] = Counter()
-        self._tokenizer = tempfile.TemporaryDirectory(prefix="oracle-vllm-", ignore_cleanup_errors=True)
+        self._tokenizer: tempfile.TemporaryDirectory[str] | None = None
 
     def declare(self) -> EngineDeclaration:
         """See `EngineAdapter.declare`."""
@@ -60,6 +60,7 @@ class VllmAdapter:
             Refused: vLLM does not take the model or the settings.
         """
         self.close()
+        self._tokenizer = tempfile.TemporaryDirectory(prefix="oracle-vllm-", ignore_cleanup_errors=True)
         vocab_size, eos_token_ids = read_checkpoint(Path(folder))
         tokenizer = write_symbol_tokenizer(Path(self._tokenizer.name), vocab_size, eos_token_ids)
         settings = settings_of(knobs, Path(folder), tokenizer, self.logprobs_mode)
@@ -96,6 +97,9 @@ class VllmAdapter:
             self._engine.engine_core.shutdown()
         self._engine = None
         gc.collect()
+        if self._tokenizer is not None:
+            self._tokenizer.cleanup()
+        self._tokenizer = None
 
     def _drive(self, engine: LLMEngine, requests: Sequence[EngineRequest], answers: Answers) -> None:
         """Takes steps until every request has ended; requests come and are aborted between them."""
@@ -120,7 +124,7 @@ class VllmAdapter:
             if step > most or time.monotonic() > patient_until:
                 message = f"requests have not ended after {step} steps"
                 raise RuntimeError(message)
-        self._witnesses |= {"steps": step, "chunked_prompts": len(chunked)}
+        self._witnesses.update(steps=step, chunked_prompts=len(chunked))
 
     def _step(self, engine: LLMEngine, answers: Answers, chunked: set[str]) -> bool:
         """Takes a step; tells whether anything runs."""

@@ -1,6 +1,6 @@
 """How does a request of the harness read in vLLM's words? Plain translation, without vLLM itself."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oracle.engines.adapters.vllm_tokenizer import text_of
@@ -53,7 +53,7 @@ def sampling_arguments(parameters: Mapping[str, Any], max_tokens: int) -> dict[s
     return arguments
 
 
-def biases_by_token(pairs: list[tuple[int, float]]) -> dict[int, float]:
+def biases_by_token(pairs: Sequence[Sequence[Any]]) -> dict[int, float]:
     """Gives biases as vLLM takes them, one for each token.
 
     Raises:

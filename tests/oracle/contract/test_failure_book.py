@@ -21,6 +21,7 @@ def test_first_of_each_kind_is_kept_and_the_others_counted():
     book.enter(Findings([wrong("tokens", "top_k"), wrong("ends")]), SCENARIO, (REQUESTS,))
     book.enter(Findings([wrong("tokens", "top_k"), Finding("tokens", Kind.ROUNDED, "close")]), other)
     first, second = book.failures
+    assert first.scenario is not None
     assert (first.finding.check, first.number, first.scenario.before) == ("tokens", 2, (REQUESTS,))
     assert (second.finding.check, second.number, first.scenario.knobs) == ("ends", 1, {})
 

@@ -64,7 +64,7 @@ def test_number_of_requests_goes_down_to_those_that_matter():
 
 
 def test_lists_get_shorter_but_never_empty():
-    seen = []
+    seen: list[list[int]] = []
 
     def fails(scenario):
         seen.extend(request.parameters.get("stop_token_ids", [0]) for request in scenario.requests)

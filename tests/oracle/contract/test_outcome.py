@@ -49,7 +49,7 @@ def test_failure_fails_its_check_and_the_engine(report):
 def test_known_failure_is_told_apart_and_a_new_one_beside_it_fails(report):
     report.failures = [EngineFailure(WRONG, None, known=KNOWN)]
     report.known = {KNOWN: 1}
-    assert report.verdict is CheckVerdict.KNOWN
+    assert report.verdict == CheckVerdict.KNOWN
     report.failures.append(EngineFailure(WRONG, None))
     assert report.verdict is CheckVerdict.FAIL
 

@@ -3,6 +3,11 @@
 from oracle.contract.settings import PROFILES, DockSettings, Profile
 
 
+def test_checks_count_unless_others_are_named():
+    assert DockSettings().wants("law")
+    assert [DockSettings(checks=("ends",)).wants(check) for check in ("ends", "law")] == [True, False]
+
+
 def test_profiles_grow():
     amounts = [PROFILES[name] for name in ("quick", "ci", "deep")]
     assert sorted(amounts, key=lambda own: own.num_constructions * own.num_runs) == amounts
