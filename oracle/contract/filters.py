@@ -34,19 +34,6 @@ def certain_tokens(scores: Scores, place: Place, bound: float) -> Kept:
     return _filtered(scores, place, bound, is_certain=True)
 
 
-def law_of(scores: Scores, place: Place) -> Scores:
-    """Gives the probability with which each token is drawn; rounding is left out.
-
-    Args:
-        scores: After the steps before temperature.
-        place: Where the token is chosen.
-    """
-    temperature = float(place.value("temperature")) or 1.0
-    weights = np.where(kept_tokens(scores, place, 0.0), np.exp((scores - scores.max()) / temperature), 0.0)
-    law: Scores = weights / weights.sum()
-    return law
-
-
 def _filtered(scores: Scores, place: Place, bound: float, *, is_certain: bool) -> Kept:
     temperature = float(place.value("temperature"))
     kept: Kept = np.isfinite(scores)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from itertools import pairwise
-
 from typing import Any
 
 import pytest
@@ -123,7 +122,13 @@ def test_regression_short_models_get_short_requests(max_model_len, shares_parame
 
 
 def test_only_values_are_tried_that_the_engine_names():
-    values: dict[str, list[Any]] = {"temperature": [0.7], "seed": [3], "top_k": [5, 6], "stop_token_ids": [[2]], "min_tokens": [1]}
+    values: dict[str, list[Any]] = {
+        "temperature": [0.7],
+        "seed": [3],
+        "top_k": [5, 6],
+        "stop_token_ids": [[2]],
+        "min_tokens": [1],
+    }
     declaration = EngineDeclaration("picky", parameters=PARAMETERS, parameter_values=values)
     requests = requests_of(declaration)
     for name, allowed in values.items():
