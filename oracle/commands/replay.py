@@ -34,7 +34,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
-    if EngineScenario.is_one(options.case.read_text(encoding="utf-8")):
+    if EngineScenario.is_in(options.case):
         return _replay_on_engine(options, EngineScenario.load(options.case), console)
     scenario = Scenario.load(options.case)
     if scenario.is_symbolic:

@@ -74,6 +74,14 @@ class EngineScenario:
         """
         return cls.from_json(path.read_text(encoding="utf-8"))
 
+    @classmethod
+    def is_in(cls, path: Path) -> bool:
+        """Tells whether a file holds a scenario of an engine; one that cannot be read holds none."""
+        try:
+            return cls.is_one(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            return False
+
     @staticmethod
     def is_one(text: str) -> bool:
         """Tells whether a JSON document is a scenario of an engine, and not of `refinfer`."""
