@@ -20,7 +20,7 @@ from oracle.checkpoint_weights import UniformStream
 from oracle.checkpoints import default_cache_root
 from oracle.errors import ScenarioError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised whenever a spec would give other bytes than before."""
 
 _WINDOW = {"sliding_window": 12}
@@ -52,7 +52,12 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "glm": {"pad_token_id": None},
     "glm4": {"pad_token_id": None},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
-    "qwen2_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48},
+    "qwen2_moe": {
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 48,
+        "shared_expert_intermediate_size": 48,
+    },
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48},
     "gpt_oss": {
         **_ALTERNATING,
@@ -94,6 +99,14 @@ _LOUDER_STD = 3.0
 _QUERY_STD = 2.5
 _BIAS = 0.1
 _NORM = 0.5
+_RANGE_BY_NAME: Mapping[str, tuple[float, float]] = {
+    "self_attn.sinks": (0.0, 0.5),
+    "mlp.router.bias": (0.0, _BIAS),
+    "dt_proj.bias": (-4.5, 2.0),
+    "recurrent_param": (-4.25, 2.0),
+}
+"""Middle and half width of those vectors to which transformers gives random values of its own at first."""
+
 _STD_OF_UNIFORM = 1.0 / math.sqrt(3.0)
 
 
@@ -142,15 +155,21 @@ class FamilySpec:
 
 def write_family_checkpoint(spec: FamilySpec, folder: Path) -> Path:
     """Writes configuration and weights as a Hugging Face checkpoint folder; gives the folder."""
+    model = make_family_model(spec)
+    model.generation_config.eos_token_id = list(spec.eos_token_ids) or None
+    model.generation_config.pad_token_id = None
+    model.save_pretrained(folder)
+    return folder
+
+
+def make_family_model(spec: FamilySpec) -> Any:
+    """Makes transformers' model of a spec; its weights depend on nothing else."""
     model = AutoModelForCausalLM.from_config(spec.config(), dtype=torch.float32)  # type: ignore[no-untyped-call]
     is_tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             _fill(spec, name, parameter, is_tied=is_tied)
-    model.generation_config.eos_token_id = list(spec.eos_token_ids) or None
-    model.generation_config.pad_token_id = None
-    model.save_pretrained(folder)
-    return folder
+    return model.eval()
 
 
 def cached_family_checkpoint(spec: FamilySpec, root: Path | None = None) -> Path:
@@ -177,6 +196,10 @@ def _fill(spec: FamilySpec, name: str, parameter: torch.Tensor, *, is_tied: bool
     width = _COMMON["hidden_size"]
     embedding_std = _EMBEDDING_STD / (math.sqrt(width) if spec.family in _SCALED_EMBEDDINGS else 1.0)
     if parameter.dim() == 1:
+        for end, (middle, half_width) in _RANGE_BY_NAME.items():
+            if name.endswith(end):
+                parameter.copy_(middle + noise * half_width)
+                return
         parameter.add_(noise * (_BIAS if name.endswith("bias") else _NORM))
         module = name.rpartition(".")[0]
         if module.endswith("embeddings_layernorm"):

@@ -3,7 +3,8 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
+from math import lcm
 from typing import Any
 
 from allpairspy import AllPairs
@@ -42,7 +43,31 @@ def covering_array(declaration: EngineDeclaration) -> list[dict[str, Any]]:
     rows = [with_values(tuple(row)) for row in array]
     if simplest not in rows and not is_excluded(declaration, simplest):
         rows.insert(0, simplest)
-    return sorted(rows, key=lambda row: row != simplest)
+    return sorted(rows + _rows_that_lack(declaration, rows), key=lambda row: row != simplest)
+
+
+def _rows_that_lack(declaration: EngineDeclaration, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Gives rows for legal pairs that do not come up yet; where much is excluded, the array leaves some out."""
+    seen = {pair for row in rows for pair in _pairs(row)}
+    more: list[dict[str, Any]] = []
+    for (one, values), (other, others) in combinations(declaration.knobs.items(), 2):
+        for pair in ({one: value, other: its} for value, its in product(values, others)):
+            row = None if _pairs(pair) <= seen else _legal_row(declaration, pair)
+            if row is not None:
+                more.append(row)
+                seen |= _pairs(row)
+    return more
+
+
+def _legal_row(declaration: EngineDeclaration, chosen: dict[str, Any]) -> dict[str, Any] | None:
+    """Gives a row that has some values, and else the simplest that are not excluded; None where there is none."""
+    if is_excluded(declaration, chosen):
+        return None
+    name = next((name for name in declaration.knobs if name not in chosen), None)
+    if name is None:
+        return chosen
+    rows = (_legal_row(declaration, {**chosen, name: value}) for value in declaration.knobs[name])
+    return next((row for row in rows if row is not None), None)
 
 
 def is_excluded(declaration: EngineDeclaration, values: dict[str, Any]) -> bool:
@@ -56,11 +81,12 @@ def is_excluded(declaration: EngineDeclaration, values: dict[str, Any]) -> bool:
 def constructions(declaration: EngineDeclaration, families: Sequence[str], number: int) -> list[Construction]:
     """Gives so many constructions, going through the covering array and the families in turn."""
     rows = covering_array(declaration) or [{}]
-    # Where equal steps would always pair the same row with the same family, each round begins one family further.
-    shift = int(len(families) > 1 and len(rows) % len(families) == 0)
+    # Equal steps pair the same rows with the same families after a while; then one family further, until each row
+    # has met each family.
+    period = lcm(len(rows), len(families))
     found: list[Construction] = []
     for place in range(4 * max(number, len(rows))):
-        row, family = rows[place % len(rows)], families[(place + shift * (place // len(rows))) % len(families)]
+        row, family = rows[place % len(rows)], families[(place + place // period) % len(families)]
         if len(found) < number and not is_excluded(declaration, {**row, "family": family}):
             found.append(Construction(row, family))
     return found
@@ -68,10 +94,8 @@ def constructions(declaration: EngineDeclaration, families: Sequence[str], numbe
 
 def num_pairs(rows: Sequence[dict[str, Any]]) -> int:
     """Counts different pairs of knob values that come up in settings."""
-    return len(
-        {
-            ((one, repr(row[one])), (other, repr(row[other])))
-            for row in rows
-            for one, other in combinations(sorted(row), 2)
-        }
-    )
+    return len({pair for row in rows for pair in _pairs(row)})
+
+
+def _pairs(row: dict[str, Any]) -> set[tuple[tuple[str, str], tuple[str, str]]]:
+    return set(combinations(sorted((name, repr(value)) for name, value in row.items()), 2))

@@ -64,7 +64,10 @@ class Dock:
             against=settings.against,
         )
         self.report = EngineReport(
-            declaration, known=dict.fromkeys(settings.known, 0), has_other=settings.against is not None
+            declaration,
+            known=dict.fromkeys(settings.known, 0),
+            has_other=settings.against is not None,
+            asked_checks=settings.checks,
         )
 
     def run(self) -> EngineReport:
@@ -160,8 +163,9 @@ class Dock:
         found = []
         try:
             model = self._session.open(scenario)
-            found = check_refusals(self._engine, declaration, model.limits, counted)
-            if model.referee is not None:
+            if self._settings.wants("refusals"):
+                found += check_refusals(self._engine, declaration, model.limits, counted)
+            if self._settings.wants("law") and model.referee is not None:
                 found += check_law(self._engine, declaration, model.referee, model.limits, counted)
         except Refused:
             return

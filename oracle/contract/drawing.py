@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from oracle.choosers import Chooser
@@ -50,31 +51,31 @@ def _of(*values: object) -> Draw:
     return lambda choose, _limits, _max_tokens: choose.one_of(values)
 
 
-def _ids(share: float) -> Draw:
+def _some_ids(share: float, choose: Chooser, limits: Limits) -> list[int]:
     """Draws so large a share of the vocabulary that one of them is soon met, but at most 64."""
-
-    def draw(choose: Chooser, limits: Limits, _: int) -> list[int]:
-        number = max(1, min(64, round(share * limits.vocab_size)))
-        start = choose.one_of(range(limits.vocab_size))
-        return sorted({(start + place * _PRIMES[0]) % limits.vocab_size for place in range(number)})
-
-    return draw
+    number = max(1, min(64, round(share * limits.vocab_size)))
+    start = choose.one_of(range(limits.vocab_size))
+    return sorted({(start + place * _PRIMES[0]) % limits.vocab_size for place in range(number)})
 
 
-def _biases(choose: Chooser, limits: Limits, _: int) -> list[list[float]]:
-    token_ids = _ids(0.1)(choose, limits, 0)
+def _ids(share: float) -> Draw:
+    return lambda choose, limits, _max_tokens: _some_ids(share, choose, limits)
+
+
+def _biases(choose: Chooser, limits: Limits, _: int) -> list[list[Any]]:
+    token_ids = _some_ids(0.1, choose, limits)
     signs = choose.one_of((4.0, -100.0, 2.5, 100.0))
     return [[token_id, signs if place % 2 else -signs] for place, token_id in enumerate(token_ids)]
 
 
 def _sequences(choose: Chooser, limits: Limits, _: int) -> list[list[int]]:
-    singles = [[token_id] for token_id in _ids(0.15)(choose, limits, 0)]
-    pairs = [[token_id, (token_id + _PRIMES[1]) % limits.vocab_size] for token_id in _ids(0.1)(choose, limits, 0)]
+    singles = [[token_id] for token_id in _some_ids(0.15, choose, limits)]
+    pairs = [[token_id, (token_id + _PRIMES[1]) % limits.vocab_size] for token_id in _some_ids(0.1, choose, limits)]
     return singles + pairs
 
 
 def _choices(choose: Chooser, limits: Limits, _: int) -> list[list[int]]:
-    starts = _ids(0.05)(choose, limits, 0)
+    starts = _some_ids(0.05, choose, limits)
     stops = set(limits.eos_token_ids)
     sequences = [
         [(start + place * _PRIMES[1] % 97) % limits.vocab_size for place in range(1 + start % 3)] for start in starts
@@ -132,8 +133,7 @@ def choose_run(choose: Chooser, declaration: EngineDeclaration, limits: Limits) 
 def _choose_request(
     choose: Chooser, declaration: EngineDeclaration, limits: Limits, name: str, earlier: Sequence[EngineRequest]
 ) -> EngineRequest:
-    max_tokens = choose.one_of(_MAX_TOKENS)
-    longest = limits.max_model_len - max(_MAX_TOKENS)
+    longest = max(1, limits.max_model_len - max(_MAX_TOKENS))
     alphabet = min(choose.one_of(_ALPHABETS) or limits.vocab_size, limits.vocab_size)
     prompt = tuple(choose.token_ids(alphabet, min(choose.one_of(_PROMPT_LENGTHS), longest)))
     num_shared = choose.one_of(_NUM_SHARED) if earlier else 0
@@ -141,6 +141,7 @@ def _choose_request(
         prompt = (choose.one_of(tuple(earlier)).prompt_token_ids[:num_shared] + prompt)[:longest]
     while len(prompt) < declaration.min_prompt_tokens:
         prompt = (*prompt, 0)
+    max_tokens = min(choose.one_of(_MAX_TOKENS), limits.max_model_len - len(prompt))
     capabilities = declaration.capabilities
     return EngineRequest(
         name,
@@ -162,21 +163,37 @@ def _choose_parameters(
         chosen["temperature"] = _value(choose, declaration, "temperature", lambda: choose.one_of((1.0, 0.5, 1.5)))
         names += [name for name in declaration.parameters if name in _FREE and name in _DRAWS]
         if "seed" in declaration.parameters and choose.one_of((True, True, True, False)):
-            chosen["seed"] = choose.one_of(range(2**31))
-    for _ in choose.items(min(MAX_PARAMETERS, len(names))):
-        name = choose.one_of(names)
-        chosen[name] = _value(choose, declaration, name, lambda: _DRAWS[name](choose, limits, max_tokens))  # noqa: B023
-    if "min_tokens" in chosen and "stop_token_ids" in names and choose.one_of((True, True, False)):
-        # Without tokens that would end it, waiting for them shows nothing.
-        chosen["stop_token_ids"] = _DRAWS["stop_token_ids"](choose, limits, max_tokens)
+            chosen["seed"] = _value(choose, declaration, "seed", lambda: choose.one_of(range(2**31)))
+    drawn = [choose.one_of(names) for _ in choose.items(min(MAX_PARAMETERS, len(names)))]
+    if "min_tokens" in drawn and "stop_token_ids" in names and choose.one_of((True, True, False)):
+        drawn.append("stop_token_ids")  # without tokens that would end it, waiting for them shows nothing
+    for name in dict.fromkeys(drawn):
+        draw = partial(_DRAWS[name], choose, limits, max_tokens)
+        chosen[name] = _value(choose, declaration, name, draw)
+    _drop_illegal(chosen, declaration)
+    return chosen
+
+
+def _drop_illegal(chosen: dict[str, Any], declaration: EngineDeclaration) -> None:
+    """Takes out what may not stand together with others, and then what lacks another parameter that it needs."""
     for group in declaration.excluded_parameters:
-        while group and all(name in chosen for name in group):
+        if group and all(name in chosen for name in group):
             del chosen[group[-1]]
-    return {name: value for name, value in chosen.items() if _needed(name, declaration) in (None, *chosen)}
+    for _ in declaration.needed_parameters:  # one may need another that needs a third
+        for name, needed in declaration.needed_parameters.items():
+            if needed not in chosen:
+                chosen.pop(name, None)
 
 
-def _needed(name: str, declaration: EngineDeclaration) -> str | None:
-    return declaration.needed_parameters.get(name)
+def is_legal(declaration: EngineDeclaration, parameters: Mapping[str, Any]) -> bool:
+    """Tells whether an engine declares that one request may ask for some parameters together."""
+    values, needed = declaration.parameter_values, declaration.needed_parameters
+    return (
+        set(parameters) <= set(declaration.parameters)
+        and all(value in values[name] for name, value in parameters.items() if name in values)
+        and not any(group and set(group) <= set(parameters) for group in declaration.excluded_parameters)
+        and all(needed[name] in parameters for name in parameters if name in needed)
+    )
 
 
 def _value(choose: Chooser, declaration: EngineDeclaration, name: str, draw: Callable[[], Any]) -> Any:

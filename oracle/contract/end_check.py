@@ -1,7 +1,8 @@
 """Did each request end where it should, for the reason it says?"""
 
+from oracle.contract.filters import kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
-from oracle.contract.processing import growth, kept_tokens, processed
+from oracle.contract.processing import growth, processed
 from oracle.contract.token_checks import Answer
 from oracle.contract.trial import Trial
 
@@ -28,24 +29,35 @@ def check_ends(trial: Trial, judged: list[Answer], findings: Findings) -> None:
 
 
 def _fault_of(trial: Trial, answer: Answer) -> Fault | None:
+    fault = _fault_of_any(answer)
+    if fault is not None or answer.request.abort_after is not None:
+        return fault  # how far an aborted request came is up to the engine
+    if answer.sample.finish_reason == "abort":
+        return "it says that it was aborted, and nobody did", ("abort",)
     tokens, stop = answer.sample.token_ids, _first_stop(answer)
+    if stop is not None:
+        return _fault_of_stopped(trial, answer, tokens[stop])
+    if len(tokens) == answer.request.max_tokens:
+        return _fault_of_full(trial, answer)
+    return _fault_of_short(trial, answer)
+
+
+def _fault_of_any(answer: Answer) -> Fault | None:
+    """Finds what is wrong with an answer, also with one that was aborted."""
+    tokens, stop, named = answer.sample.token_ids, _first_stop(answer), answer.sample.stop_token_id
     if len(tokens) > answer.request.max_tokens:
         return f"{len(tokens)} tokens, and at most {answer.request.max_tokens} were asked for", ("max_tokens",)
     if stop is not None and stop < len(tokens) - 1:
         name = _name_of(answer, tokens[stop])
         return f"it went on after token {tokens[stop]} at {stop}, which ends it ({name})", (name,)
-    if answer.request.abort_after is not None:
-        return None  # how far it came is up to the engine
-    if answer.sample.finish_reason == "abort":
-        return "it says that it was aborted, and nobody did", ("abort",)
-    if stop is not None:
-        return _fault_of_stopped(trial, answer, tokens[stop])
-    return _fault_of_full(answer) if len(tokens) == answer.request.max_tokens else _fault_of_short(trial, answer)
+    if named is not None and named not in answer.place.stop_token_ids:
+        return f"it says that token {named} ended it, which ends nothing", ("stop token",)
+    return None
 
 
-def _fault_of_full(answer: Answer) -> Fault | None:
+def _fault_of_full(trial: Trial, answer: Answer) -> Fault | None:
     """Finds what is wrong with an answer that is as long as it may be, and does not end with a stop token."""
-    if answer.sample.finish_reason == "stop" and not _may_stop_here(answer):
+    if answer.sample.finish_reason == "stop" and not _is_choice(answer) and not _may_stop_unseen(trial, answer):
         return "it says stop, and no token ended it", ("finish_reason",)
     return None
 
@@ -63,10 +75,11 @@ def _fault_of_stopped(trial: Trial, answer: Answer, token_id: int) -> Fault | No
 def _fault_of_short(trial: Trial, answer: Answer) -> Fault | None:
     """Finds what is wrong with an answer that is shorter than it may be, and does not end with a stop token."""
     tokens = answer.sample.token_ids
-    if answer.place.value("choices") and list(tokens) in [list(choice) for choice in answer.place.value("choices")]:
+    if _is_choice(answer):
         return None
-    if not trial.declaration.shows_stop_token and _may_stop_here(answer):
-        return None
+    if _may_stop_unseen(trial, answer):
+        is_length = answer.sample.finish_reason == "length"
+        return (f"it ended after {len(tokens)} tokens, and says length", ("finish_reason",)) if is_length else None
     before = f" before min_tokens {answer.place.value('min_tokens')}" if _is_before_min_tokens(answer) else ""
     message = (
         f"it ended after {len(tokens)} of {answer.request.max_tokens} tokens{before} "
@@ -79,8 +92,15 @@ def _is_before_min_tokens(answer: Answer) -> bool:
     return len(answer.sample.token_ids) < int(answer.place.value("min_tokens"))
 
 
-def _may_stop_here(answer: Answer) -> bool:
-    """Tells whether the next token may be one that ends the request; it is left out of the output of some engines."""
+def _is_choice(answer: Answer) -> bool:
+    """Tells whether an answer is one of the choices of its request, in full."""
+    return list(answer.sample.token_ids) in [list(choice) for choice in answer.place.value("choices") or ()]
+
+
+def _may_stop_unseen(trial: Trial, answer: Answer) -> bool:
+    """Tells whether the next token may be one that ends the request, and that the engine leaves out of its output."""
+    if trial.declaration.shows_stop_token:
+        return False
     number = len(answer.sample.token_ids)
     place = answer.at(number)
     scores = processed(answer.row(number), place)

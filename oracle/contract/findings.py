@@ -55,7 +55,8 @@ class Findings:
     Attributes:
         found: The disagreements.
         num_seen: For each check how many things it judged.
-        effects: For each parameter in how many requests it was asked for, and in how many it showed.
+        asked: For each parameter how many answers it was asked for.
+        effects: In how many of them it showed.
     """
 
     found: list[Finding] = field(default_factory=list)

@@ -1,7 +1,9 @@
 """Is there exactly one output for each request, and is each of a form that means something?"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
 
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.trial import Trial
@@ -40,8 +42,8 @@ def _check_belonging(name: str, requests: Sequence[EngineRequest], run: EngineRu
     if asked == given:
         return set()
     missing = sorted(set(asked) - set(given))
-    doubled = sorted({request_id for request_id in given if given.count(request_id) > 1})
-    others = sorted(set(given) - set(asked))
+    doubled = sorted({request_id for request_id in given if given.count(request_id) > 1}, key=repr)
+    others = sorted(set(given) - set(asked), key=repr)
     if missing or doubled or others:
         words = f"missing {missing}, more than once {doubled}, never asked for {others}"
         blame = "missing" if missing else "duplicate" if doubled else "unknown"
@@ -65,18 +67,28 @@ def _fault_of(trial: Trial, request: EngineRequest, output: EngineOutput) -> Fau
         fault = _fault_of_tokens(trial, request, sample) or _fault_of_scores(trial, request, sample)
         if fault is not None:
             return fault
-    wanted = request.parameters.get("prompt_logprobs")
-    if wanted is None:
-        return None
-    entries = output.prompt_logprobs
+    wants_prompt = request.parameters.get("prompt_logprobs") is not None
+    return _fault_of_prompt_scores(request, output.prompt_logprobs) if wants_prompt else None
+
+
+def _fault_of_prompt_scores(
+    request: EngineRequest, entries: Sequence[Mapping[int, float] | None] | None
+) -> Fault | None:
+    """Finds scores of the prompt that are missing, but for the first token's, or no log-probabilities."""
     if entries is None or len(entries) != len(request.prompt_token_ids):
         number = None if entries is None else len(entries)
         return f"prompt_logprobs gave {number} entries for {len(request.prompt_token_ids)} tokens", ("prompt_logprobs",)
+    lacks = [place for place, entry in enumerate(entries) if place and entry is None]
+    if lacks:
+        return f"prompt_logprobs gave nothing for token {lacks[0]} of the prompt", ("prompt_logprobs",)
     values = [value for entry in entries if entry is not None for value in entry.values()]
     return _fault_of_values(values, "prompt_logprobs")
 
 
 def _fault_of_tokens(trial: Trial, request: EngineRequest, sample: EngineSample) -> Fault | None:
+    strange = [token_id for token_id in sample.token_ids if not isinstance(token_id, Integral)]
+    if strange:
+        return f"{strange[0]!r} stands for a token, and is no whole number", ("token_ids",)
     most = float("inf") if trial.vocab_size is None else trial.vocab_size
     outside = [token_id for token_id in sample.token_ids if not 0 <= token_id < most]
     if outside:
@@ -104,14 +116,18 @@ def _fault_of_scores(trial: Trial, request: EngineRequest, sample: EngineSample)
     listed = [value for entry in sample.top_logprobs or () for value in entry.values()]
     fault = fault or _fault_of_values(listed, "top_logprobs")
     for row in sample.logits or ():
-        if trial.vocab_size not in (None, len(row)) or any(map(math.isnan, row)):
+        if trial.vocab_size not in (None, len(row)) or any(map(_is_no_number, row)):
             return f"a row of {len(row)} logits for {trial.vocab_size} token ids, or with NaN", ("logits",)
     return fault
 
 
-def _fault_of_values(values: Sequence[float], name: str, *, may_be_infinite: bool = True) -> Fault | None:
+def _fault_of_values(values: Sequence[Any], name: str, *, may_be_infinite: bool = True) -> Fault | None:
     for value in values:
-        is_no_number = math.isnan(value) or value == math.inf or (math.isinf(value) and not may_be_infinite)
-        if is_no_number or value > POSITIVE_TOLERANCE:
+        if _is_no_number(value) or value > POSITIVE_TOLERANCE or (math.isinf(value) and not may_be_infinite):
             return f"{name} holds {value!r}, which is no log-probability", (name,)
     return None
+
+
+def _is_no_number(value: Any) -> bool:
+    """Tells whether something that came from an engine, which may be anything, is no number or NaN."""
+    return not isinstance(value, Real) or math.isnan(value)

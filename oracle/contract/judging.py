@@ -92,7 +92,7 @@ def judge_trial(trial: Trial, findings: Findings, other: EngineRun | None = None
     judged = answers(trial, broken)
     check_tokens(trial, judged, findings)
     check_ends(trial, judged, findings)
-    check_scores(trial, judged, findings)
+    check_scores(judged, findings)
     check_prompt_scores(trial, broken, findings)
     check_company(trial, broken, findings)
     check_samples_differ(trial, broken, findings)

@@ -1,16 +1,19 @@
 """Do drawn tokens have the law that their parameters give them? A G-test of first tokens, at a stated error rate."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 
-from oracle.contract.drawing import Limits
+from oracle.contract.drawing import Limits, is_legal
+from oracle.contract.filters import Kept, certain_tokens, kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
-from oracle.contract.processing import Place, kept_tokens, processed
-from oracle.contract.referee import Referee
+from oracle.contract.processing import Place, Scores, growth, processed
+from oracle.contract.referee import Judgement, Referee
 from oracle.engines.adapter import EngineAdapter
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineRequest
@@ -37,16 +40,34 @@ _SETTINGS: tuple[Mapping[str, Any], ...] = (
 
 def law_requests(declaration: EngineDeclaration) -> Iterator[tuple[Mapping[str, Any], list[EngineRequest]]]:
     """Gives requests of one token each, for every setting that an engine takes."""
-    for setting in _SETTINGS:
-        if set(setting) <= set(declaration.parameters):
-            step = declaration.max_num_requests if declaration.shares_parameters else 1
-            seeds = [
-                {"seed": number // step} if "seed" in declaration.parameters else {} for number in range(NUM_DRAWS)
-            ]
+    prompt = law_prompt(declaration)
+    step = declaration.max_num_requests if declaration.shares_parameters else 1
+    done = []
+    for usual in _SETTINGS:
+        setting = {name: _nearest(declaration.parameter_values.get(name), value) for name, value in usual.items()}
+        seeds = [{"seed": number // step} if _is_seeded(declaration, setting) else {} for number in range(NUM_DRAWS)]
+        if setting not in done and is_legal(declaration, setting | seeds[0]):
+            done.append(setting)
             yield (
                 setting,
-                [EngineRequest(f"d{number}", _PROMPT, 1, {**setting, **seed}) for number, seed in enumerate(seeds)],
+                [EngineRequest(f"d{number}", prompt, 1, {**setting, **seed}) for number, seed in enumerate(seeds)],
             )
+
+
+def law_prompt(declaration: EngineDeclaration) -> tuple[int, ...]:
+    """Gives a prompt that is long enough for an engine."""
+    return _PROMPT + _PROMPT[:1] * (declaration.min_prompt_tokens - len(_PROMPT))
+
+
+def _nearest(allowed: Sequence[Any] | None, value: Any) -> Any:
+    """Gives the value that may be tried instead of one; 0 is none for what means nothing then."""
+    choices = [each for each in allowed or () if each]
+    return min(choices, key=lambda each: abs(each - value)) if choices else value
+
+
+def _is_seeded(declaration: EngineDeclaration, setting: Mapping[str, Any]) -> bool:
+    is_free = "seed" not in declaration.parameter_values
+    return is_free and "seed" in declaration.parameters and is_legal(declaration, {**setting, "seed": 0})
 
 
 def check_law(
@@ -59,34 +80,83 @@ def check_law(
     """
     found = []
     settings = list(law_requests(declaration))
-    row = referee.judge(_PROMPT).logits[-1]
+    judgement = referee.judge(law_prompt(declaration))
     for setting, requests in settings:
-        counts: Counter[int] = Counter()
-        for start in range(0, len(requests), declaration.max_num_requests):
-            for output in engine.run(requests[start : start + declaration.max_num_requests]).outputs:
-                counts.update(sample.token_ids[0] for sample in output.samples if sample.token_ids)
+        drawn = _draw(engine, declaration, limits, requests)
         findings.see("law")
-        law = law_of(row, setting, declaration, limits)
-        p_value = g_test(counts, law)
-        if p_value < FALSE_ALARM_RATE / len(settings):
-            message = (
-                f"{sum(counts.values())} draws with {dict(setting)} do not have their law: G-test p {p_value:.2g}, "
-                f"at most {FALSE_ALARM_RATE / len(settings):.2g} is taken for chance"
-            )
+        law = first_law(judgement, setting, declaration, limits)
+        message = _fault_of(drawn, law, FALSE_ALARM_RATE / len(settings))
+        if message is not None:
+            message = f"{len(drawn)} draws with {dict(setting)}: {message}"
             finding = Finding("law", Kind.WRONG, message, requests[0].request_id, 0, blame=tuple(setting))
             found.append((finding, requests[0]))
     return found
 
 
-def law_of(row: np.ndarray, setting: Mapping[str, Any], declaration: EngineDeclaration, limits: Limits) -> np.ndarray:
-    """Gives the probability of each token as the first of a request."""
-    place = Place(
-        setting, _PROMPT, (), limits.eos_token_ids, declaration.parameter_order, declaration.penalties_count_prompt
-    )
-    scores = processed(row, place)
-    weights = np.where(kept_tokens(scores, place, 0.0), np.exp((scores - scores.max()) / setting["temperature"]), 0.0)
-    law: np.ndarray = weights / weights.sum()
-    return law
+def _draw(
+    engine: EngineAdapter, declaration: EngineDeclaration, limits: Limits, requests: Sequence[EngineRequest]
+) -> list[Any]:
+    """Gives the first token of each request, the first of all ends for one that was left out, and None for nothing."""
+    drawn: list[Any] = []
+    for start in range(0, len(requests), declaration.max_num_requests):
+        together = requests[start : start + declaration.max_num_requests]
+        output_by_id = {output.request_id: output for output in engine.run(together).outputs}
+        for request in together:
+            output = output_by_id.get(request.request_id)
+            if output is None or not output.samples:
+                drawn.append(None)
+            elif output.samples[0].token_ids:
+                drawn.append(output.samples[0].token_ids[0])
+            else:
+                is_end = limits.eos_token_ids and not declaration.shows_stop_token
+                drawn.append(limits.eos_token_ids[0] if is_end else None)
+    return drawn
+
+
+@dataclass(frozen=True)
+class FirstLaw:
+    """What is due of first tokens.
+
+    Attributes:
+        shares: The probability of each token among those that may be drawn for certain.
+        may_come: Which tokens may be drawn; of those that may not be for certain, nothing is said.
+    """
+
+    shares: Scores
+    may_come: Kept
+
+
+def first_law(
+    judgement: Judgement, setting: Mapping[str, Any], declaration: EngineDeclaration, limits: Limits
+) -> FirstLaw:
+    """Gives the law of the first token of a request; where ends are left out of outputs, the first has their sum."""
+    order, counts_prompt = declaration.parameter_order, declaration.penalties_count_prompt
+    place = Place(setting, law_prompt(declaration), (), limits.eos_token_ids, order, counts_prompt)
+    scores = processed(judgement.logits[-1], place)
+    may, must = (kept(scores, place, judgement.bound * growth(place)) for kept in (kept_tokens, certain_tokens))
+    weights = np.where(may, np.exp((scores - scores.max()) / float(setting["temperature"])), 0.0)
+    ends = np.isin(np.arange(len(scores)), limits.eos_token_ids)
+    if not declaration.shows_stop_token and ends.any():
+        first = np.arange(len(scores)) == limits.eos_token_ids[0]
+        weights, may = np.where(first, weights[ends].sum(), np.where(ends, 0.0, weights)), may & ~ends | first
+        must = np.where(first, not (may & ends & ~must).any(), must)
+    weights = np.where(must, weights, 0.0)
+    return FirstLaw(weights / max(weights.sum(), np.finfo(np.float64).tiny), may)
+
+
+def _fault_of(drawn: Sequence[Any], law: FirstLaw, false_alarm_rate: float) -> str | None:
+    """Tells what is wrong with drawn tokens."""
+    ids = [int(each) for each in drawn if isinstance(each, Integral) and 0 <= int(each) < len(law.shares)]
+    if len(ids) < len(drawn):
+        return f"{len(drawn) - len(ids)} gave no token of the vocabulary"
+    impossible = sorted({token_id for token_id in ids if not law.may_come[token_id]})
+    if impossible:
+        return f"{impossible} came, and may not"
+    counts = Counter(token_id for token_id in ids if law.shares[token_id] > 0.0)
+    p_value = g_test(counts, law.shares)
+    if p_value >= false_alarm_rate:
+        return None
+    return f"they do not have their law; G-test p {p_value:.2g}, at most {false_alarm_rate:.2g} is taken for chance"
 
 
 def g_test(counts: Mapping[int, int], law: np.ndarray) -> float:
@@ -98,19 +168,24 @@ def g_test(counts: Mapping[int, int], law: np.ndarray) -> float:
     if any(law[token_id] == 0.0 for token_id, number in counts.items() if number):
         return 0.0
     observed = np.array([counts.get(token_id, 0) for token_id in range(len(law))], dtype=np.float64)
-    expected = law * total
-    is_rare = expected < MIN_EXPECTED
-    observed = np.append(observed[~is_rare], observed[is_rare].sum())
-    expected = np.append(expected[~is_rare], expected[is_rare].sum())
-    is_there = expected > 0.0
-    observed, expected = observed[is_there], expected[is_there]
+    observed, expected = _large_cells(observed, law * total)
     if len(observed) < 2:  # noqa: PLR2004 - one kind of outcome leaves nothing to test
         return 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(observed > 0.0, observed * np.log(observed / expected), 0.0)
     statistic, degrees = 2.0 * float(terms.sum()), len(observed) - 1
     # The upper tail of a chi-squared variable is a regularised incomplete gamma function.
-    tail = torch.special.gammaincc(
-        torch.tensor(degrees / 2.0).double(), torch.tensor(max(statistic, 0.0) / 2.0).double()
-    )
-    return float(tail)
+    halves = torch.tensor([degrees, max(statistic, 0.0)], dtype=torch.float64) / 2.0
+    return float(torch.special.gammaincc(*halves))
+
+
+def _large_cells(observed: np.ndarray, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Takes tokens that are to come seldom together, beginning with the rarest, until no cell is small."""
+    order = np.argsort(expected)
+    num_rare = int(np.searchsorted(expected[order], MIN_EXPECTED))
+    while 0 < num_rare < len(order) and expected[order[:num_rare]].sum() < MIN_EXPECTED:
+        num_rare += 1
+    rare, others = order[:num_rare], order[num_rare:]
+    if expected[rare].sum() == 0.0:
+        return observed[others], expected[others]
+    return np.append(observed[others], observed[rare].sum()), np.append(expected[others], expected[rare].sum())

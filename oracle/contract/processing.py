@@ -1,4 +1,4 @@
-"""What do a request's parameters make of a row of logits, and which tokens may come? In plain NumPy, from the meanings.
+"""What do a request's parameters make of a row of logits, before temperature? In plain NumPy, from the meanings.
 
 Two steps that do not commute, such as a bias and a factor, come in the order that the engine declares.
 """
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 
 from oracle.engines.parameters import DEFAULT_BY_PARAMETER
 
 Scores = Float64[np.ndarray, " vocab"]
-Kept = Bool[np.ndarray, " vocab"]
 
 USUAL_ORDER = (
     "allowed_token_ids",
     "choices",
     "bad_token_sequences",
     "no_repeat_ngram_size",
+    "ignore_eos",
     "min_tokens",
     "logit_bias",
     "repetition_penalty",
@@ -31,9 +31,6 @@ USUAL_ORDER = (
 
 USUAL_FILTERS = ("top_k", "top_p", "min_p")
 """Steps after temperature, likewise."""
-
-MASS_TOLERANCE = 1e-4
-"""How far the mass before a token may lie beyond `top_p`: what rounding does to sums of probabilities, and more."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,7 @@ class Place:
         eos_token_ids: What ends a request of the checkpoint.
         order: The order of steps that the engine declares.
         counts_prompt: Whether presence and frequency penalties count the prompt's tokens as well.
+        bans_eos: Whether `ignore_eos` keeps EOS from coming, instead of letting the request go on after it.
     """
 
     parameters: Mapping[str, Any]
@@ -55,6 +53,7 @@ class Place:
     eos_token_ids: tuple[int, ...] = ()
     order: tuple[str, ...] = ()
     counts_prompt: bool = False
+    bans_eos: bool = False
 
     def value(self, name: str) -> Any:
         """Gives a parameter, at its default where the request does not name it."""
@@ -91,26 +90,6 @@ def growth(place: Place) -> float:
     """Gives the factor by which a request's parameters make rounding errors of logits grow."""
     penalty = float(place.value("repetition_penalty"))
     return max(penalty, 1.0 / penalty) if penalty > 0 else 1.0
-
-
-def kept_tokens(scores: Scores, place: Place, bound: float) -> Kept:
-    """Tells for each token whether it may be drawn; what rounding may let in may.
-
-    Args:
-        scores: After the steps before temperature.
-        place: Where the token is chosen.
-        bound: How far rounding may move a score.
-    """
-    temperature = float(place.value("temperature"))
-    kept: Kept = np.isfinite(scores)
-    if not kept.any():
-        return kept
-    if temperature == 0.0:
-        best: Kept = kept & (scores >= scores[kept].max() - 2 * bound)
-        return best
-    for name in place.filters:
-        kept &= _FILTERS[name](np.where(kept, scores, -np.inf) / temperature, place.value(name), bound / temperature)
-    return kept
 
 
 def _mask(scores: Scores, token_ids: Collection[int]) -> None:
@@ -155,10 +134,15 @@ def _bar_repeats(scores: Scores, place: Place) -> None:
     _mask(scores, {tokens[at + size - 1] for at in range(len(tokens) - size + 1) if tokens[at : at + size - 1] == end})
 
 
+def _ban(scores: Scores, place: Place) -> None:
+    if place.bans_eos and place.value("ignore_eos"):
+        _mask(scores, place.eos_token_ids)
+
+
 def _wait(scores: Scores, place: Place) -> None:
     """Bars every end, also EOS that would not end it, until `min_tokens` are out."""
     if len(place.output) < place.value("min_tokens"):
-        _mask(scores, place.stop_token_ids)
+        _mask(scores, {*place.eos_token_ids, *place.stop_token_ids})
 
 
 def _bias(scores: Scores, place: Place) -> None:
@@ -186,44 +170,15 @@ def _counted(place: Place) -> Counter[int]:
     return Counter(place.prompt + place.output if place.counts_prompt else place.output)
 
 
-def _among_likeliest(scores: Scores, top_k: int, bound: float) -> Kept:
-    if not 0 < top_k < len(scores):
-        return np.ones(len(scores), dtype=bool)
-    kept: Kept = scores >= np.partition(scores, -top_k)[-top_k] - 2 * bound
-    return kept
-
-
-def _in_nucleus(scores: Scores, top_p: float, bound: float) -> Kept:
-    """Keeps tokens before which less than `top_p` of the probability stands; equal ones share a place."""
-    descending = np.sort(scores)[::-1]
-    shares = np.exp(descending - descending[0])
-    mass = np.concatenate(([0.0], np.cumsum(shares / shares.sum())))
-    num_above = np.searchsorted(-descending, -(scores + 2 * bound), side="left")
-    kept: Kept = mass[num_above] < top_p + MASS_TOLERANCE
-    return kept
-
-
-def _likely_enough(scores: Scores, min_p: float, bound: float) -> Kept:
-    if min_p <= 0.0:
-        return np.ones(len(scores), dtype=bool)
-    kept: Kept = scores >= scores.max() + np.log(min_p) - 2 * bound
-    return kept
-
-
 _STEPS: Mapping[str, Callable[[Scores, Place], None]] = {
     "allowed_token_ids": _allow,
     "choices": _choose,
     "bad_token_sequences": _bar_sequences,
     "no_repeat_ngram_size": _bar_repeats,
+    "ignore_eos": _ban,
     "min_tokens": _wait,
     "logit_bias": _bias,
     "repetition_penalty": _repeat,
     "frequency_penalty": _count,
     "presence_penalty": _be_there,
-}
-
-_FILTERS: Mapping[str, Callable[[Scores, Any, float], Kept]] = {
-    "top_k": _among_likeliest,
-    "top_p": _in_nucleus,
-    "min_p": _likely_enough,
 }

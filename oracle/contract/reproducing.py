@@ -34,9 +34,9 @@ def make_small(session: EngineSession, failure: EngineFailure, first: EngineScen
     """Finds the smallest scenario on which a failure comes in a fresh engine, and tells if there is none."""
     signature = signature_of(failure.finding, first)
     start = None
-    for candidate in (replace(first, before=()), first):
-        if find_again(session, signature, candidate, fresh=True) is not None:
-            start = candidate
+    for attempt in (replace(first, before=()), first):
+        if find_again(session, signature, attempt, fresh=True) is not None:
+            start = attempt
             break
     failure.is_repeatable = start is not None
     if start is None:

@@ -23,6 +23,7 @@ class EngineScenario:
         family: The generated checkpoint; None stands for one that is named beside the scenario.
         before: Runs that come first in the same engine, so that its caches are warm.
         engine: The engine it was found on, for the reader.
+        check: The check that failed on it; "refusals" and "law" judge by another way than a run of its requests.
     """
 
     requests: tuple[EngineRequest, ...]
@@ -30,6 +31,7 @@ class EngineScenario:
     family: FamilySpec | None = field(default_factory=FamilySpec)
     before: tuple[tuple[EngineRequest, ...], ...] = ()
     engine: str = ""
+    check: str = ""
 
     def to_json(self) -> str:
         """Gives it as a JSON document."""
@@ -57,6 +59,7 @@ class EngineScenario:
                 family=family,
                 before=tuple(_requests(run) for run in data["before"]),
                 engine=data["engine"],
+                check=data["check"],
             )
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             message = f"the text is no scenario of an engine: {type(error).__name__}: {error}"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from oracle.contract.drawing import Limits
@@ -158,8 +158,3 @@ def _limits_of(folder: Path, declaration: EngineDeclaration) -> Limits:
     eos_token_ids = tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,)
     longest = min(declaration.max_model_len, int(config.get("max_position_embeddings") or declaration.max_model_len))
     return Limits(int(config["vocab_size"]), longest, eos_token_ids)
-
-
-def without_history(scenario: EngineScenario) -> EngineScenario:
-    """Gives a scenario that runs first thing in a fresh engine."""
-    return replace(scenario, before=())

@@ -63,6 +63,10 @@ class DockSettings:
     on_run: Callable[[EngineScenario, EngineRun], None] | None = None
     checks: tuple[str, ...] | None = None
 
+    def wants(self, check: str) -> bool:
+        """Tells whether the findings of a check count."""
+        return self.checks is None or check in self.checks
+
     @property
     def amount(self) -> Profile:
         """How much is tried, with what is said instead of the profile."""

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from oracle.contract.filters import kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.form_check import Broken
-from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER, Place, growth, kept_tokens, processed
+from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER, Place, growth, processed
 from oracle.contract.referee import Judgement
 from oracle.contract.trial import Trial, output_of
 from oracle.engines.messages import EngineRequest, EngineSample
+from oracle.errors import ReferenceUnavailable
 
 TOKEN_PARAMETERS = (*USUAL_ORDER, *USUAL_FILTERS, "temperature")
 """Parameters that change which token comes."""
@@ -30,6 +32,7 @@ class Answer:
         sample: What came.
         judgement: Of prompt and output.
         place: Where its first token was chosen; others follow by `at`.
+        scores_of: What its log-probabilities are of.
     """
 
     run: str
@@ -37,6 +40,12 @@ class Answer:
     sample: EngineSample
     judgement: Judgement
     place: Place
+    scores_of: str
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """The tokens that are judged; what comes beyond `max_tokens`, perhaps without end, is not."""
+        return self.sample.token_ids[: self.request.max_tokens]
 
     def at(self, number: int, parameters: Mapping[str, Any] | None = None) -> Place:
         """Gives where output token `number` was chosen, perhaps with other parameters."""
@@ -62,11 +71,21 @@ def answers(trial: Trial, broken: Broken) -> list[Answer]:
             output = output_of(run, request.request_id)
             if output is None or (name, request.request_id) in broken:
                 continue
-            place = place_of(trial, request)
-            for sample in output.samples:
-                judgement = trial.referee.judge(request.prompt_token_ids + sample.token_ids)
-                found.append(Answer(name, request, sample, judgement, place))
+            found += [answer_of(trial, name, request, sample) for sample in output.samples]
     return found
+
+
+def answer_of(trial: Trial, run: str, request: EngineRequest, sample: EngineSample) -> Answer:
+    """Lets the referee judge one sample.
+
+    Raises:
+        ReferenceUnavailable: There is no referee.
+    """
+    if trial.referee is None:
+        message = f"no reference judges {request.request_id}"
+        raise ReferenceUnavailable(message)
+    judgement = trial.referee.judge(request.prompt_token_ids + sample.token_ids[: request.max_tokens])
+    return Answer(run, request, sample, judgement, place_of(trial, request), trial.declaration.scores_of)
 
 
 def place_of(trial: Trial, request: EngineRequest) -> Place:
@@ -78,13 +97,14 @@ def place_of(trial: Trial, request: EngineRequest) -> Place:
         trial.eos_token_ids,
         trial.declaration.parameter_order,
         trial.declaration.penalties_count_prompt,
+        trial.declaration.ignore_eos == "bans",
     )
 
 
 def check_tokens(trial: Trial, judged: list[Answer], findings: Findings) -> None:
     """Judges every token of every answer, up to the first wrong one of each."""
     for answer in judged:
-        for number, token_id in enumerate(answer.sample.token_ids):
+        for number, token_id in enumerate(answer.token_ids):
             findings.see("tokens")
             finding = _judge_token(trial, answer, number, token_id)
             if finding is not None:
@@ -147,7 +167,7 @@ def _changes_a_token(answer: Answer, name: str) -> bool:
     if name not in TOKEN_PARAMETERS:
         return True  # that it has no effect on tokens is what other checks hold it to
     without = {key: value for key, value in answer.place.parameters.items() if key != name}
-    for number in range(len(answer.sample.token_ids)):
+    for number in range(len(answer.token_ids)):
         row, place, other = answer.row(number), answer.at(number), answer.at(number, without)
         if name in USUAL_FILTERS:
             scores, bound = processed(row, place), answer.judgement.bound
@@ -166,8 +186,8 @@ def _ends_it(answer: Answer, name: str) -> bool:
     return last[0] in (answer.place.value(name) or ())
 
 
-def _passes_eos(answer: Answer, _: str) -> bool:
-    return bool(set(answer.sample.token_ids) & set(answer.place.eos_token_ids))
+def _passes_eos(answer: Answer, name: str) -> bool:
+    return bool(set(answer.sample.token_ids) & set(answer.place.eos_token_ids)) or _changes_a_token(answer, name)
 
 
 _EFFECTS: Mapping[str, Callable[[Answer, str], bool]] = {"stop_token_ids": _ends_it, "ignore_eos": _passes_eos}

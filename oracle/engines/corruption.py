@@ -1,44 +1,15 @@
 """Adapters corrupted on purpose: what a right engine gives is spoiled, and the harness must see that."""
 
-import os
-import stat
-import sys
-import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from oracle.engines import spoiled_answers, spoiled_scores
+from oracle.engines import misbehaving, spoiled_answers, spoiled_scores
 from oracle.engines.adapter import EngineAdapter
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineRequest, EngineRun
-from oracle.engines.teaching_engine import TeachingEngine
+from oracle.engines.misbehaving import Spoil
 from oracle.errors import EngineUnavailable
-
-_MOST_DESCRIPTORS = 64
-
-
-def hang(_adapter: EngineAdapter, _requests: Sequence[EngineRequest], _: int) -> EngineRun:
-    """The engine never answers; only for an engine in a process of its own."""
-    while True:
-        threading.Event().wait()
-
-
-def crash(_adapter: EngineAdapter, _requests: Sequence[EngineRequest], _: int) -> EngineRun:
-    """The engine's process ends; only for an engine in a process of its own."""
-    sys.stderr.write("the engine crashes on purpose\n")
-    sys.stderr.flush()
-    os._exit(3)
-
-
-def malformed_line(adapter: EngineAdapter, requests: Sequence[EngineRequest], _: int) -> EngineRun:
-    """The engine writes to the pipe that is for answers; only for an engine in a process of its own."""
-    for descriptor in range(3, _MOST_DESCRIPTORS):
-        with suppress(OSError):  # it is not open, or only to be read
-            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-                os.write(descriptor, b"INFO step 1: running 3, waiting 2\n")
-    return adapter.run(requests)
 
 
 class Corruption(NamedTuple):
@@ -47,10 +18,10 @@ class Corruption(NamedTuple):
     Attributes:
         spoil: Runs requests on an engine and spoils what comes; the number is that of the runs before it.
         check: Which check must fail on it; others may fail as well.
-        target: Serves the teaching engine spoiled like this, where that takes a process of its own.
+        target: An adapter that does this in a process of its own, where it must not be done in this one.
     """
 
-    spoil: Callable[[EngineAdapter, Sequence[EngineRequest], int], EngineRun]
+    spoil: Spoil
     check: str
     target: str | None = None
 
@@ -86,9 +57,9 @@ CORRUPTIONS: dict[str, Corruption] = {
     "last_bit_beside_aborts": Corruption(spoiled_scores.last_bit_beside_aborts, "aborts"),
     "samples_alike": Corruption(spoiled_answers.samples_alike, "samples"),
     "illegal_taken": Corruption(spoiled_answers.illegal_taken, "refusals"),
-    "hang": Corruption(hang, "alive", "oracle.engines.corruption:hanging_engine"),
-    "crash": Corruption(crash, "alive", "oracle.engines.corruption:crashing_engine"),
-    "malformed_line": Corruption(malformed_line, "alive", "oracle.engines.corruption:babbling_engine"),
+    "hang": Corruption(misbehaving.hang, "alive", "oracle.engines.misbehaving:hanging_engine"),
+    "crash": Corruption(misbehaving.crash, "alive", "oracle.engines.misbehaving:crashing_engine"),
+    "malformed_line": Corruption(misbehaving.malformed_line, "alive", "oracle.engines.misbehaving:babbling_engine"),
 }
 """The corruptions by name; those of last bits show on engines that claim bits."""
 
@@ -131,18 +102,3 @@ class CorruptedEngine:
     def close(self) -> None:
         """See `EngineAdapter.close`."""
         self._adapter.close()
-
-
-def hanging_engine() -> CorruptedEngine:
-    """The teaching engine, which never answers a run."""
-    return CorruptedEngine(TeachingEngine(), "hang")
-
-
-def crashing_engine() -> CorruptedEngine:
-    """The teaching engine, whose process ends in a run."""
-    return CorruptedEngine(TeachingEngine(), "crash")
-
-
-def babbling_engine() -> CorruptedEngine:
-    """The teaching engine, which writes between its answers."""
-    return CorruptedEngine(TeachingEngine(), "malformed_line")

@@ -16,11 +16,12 @@ class Fault(NamedTuple):
 
     Attributes:
         engine: The teaching engine with this fault.
-        check: Which check must fail on it; others may fail as well.
+        check: Which check must fail on it, others may fail as well; None where no output shows it, but what the
+            engine counts does.
     """
 
     engine: type[TeachingEngine]
-    check: str
+    check: str | None
 
     @property
     def does(self) -> str:
@@ -50,7 +51,6 @@ FAULTS: dict[str, Fault] = {
     "rounding_by_row": Fault(faulty_steps.RoundingByRow, "order"),
     "suffix_positions": Fault(faulty_steps.SuffixPositions, "repeat"),
     "abort_shifts_rows": Fault(faulty_steps.AbortShiftsRows, "aborts"),
-    "prefix_across_salts": Fault(faulty_steps.PrefixAcrossSalts, "effects"),
     "seed_ignored_in_company": Fault(faulty_choices.SeedIgnoredInCompany, "samples"),
     "row_in_seed": Fault(faulty_choices.RowInSeed, "samples"),
     "samples_alike": Fault(faulty_choices.SamplesAlike, "samples"),
@@ -58,6 +58,7 @@ FAULTS: dict[str, Fault] = {
     "outputs_in_order_of_ends": Fault(faulty_steps.OutputsInOrderOfEnds, "form"),
     "empty_success": Fault(faulty_steps.EmptySuccess, "refusals"),
     "two_ends_crash": Fault(faulty_steps.TwoEndsCrash, "alive"),
+    "prefix_across_salts": Fault(faulty_steps.PrefixAcrossSalts, None),
 }
 """The faults by name, sorted by the check that must fail."""
 

@@ -3,10 +3,12 @@
 import json
 import os
 import queue
+import shutil
 import subprocess
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -46,8 +48,9 @@ class ProcessEngine:
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._number = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="oracle-engine-", ignore_cleanup_errors=True)
-        self._errors = Path(self._folder.name) / "stderr"
+        folder = tempfile.mkdtemp(prefix="oracle-engine-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._errors = Path(folder) / "stderr"
         self.seconds = 0.0
         """Time spent waiting for the engine."""
 

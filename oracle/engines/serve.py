@@ -9,8 +9,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from oracle.engines.adapter import EngineAdapter, Refused
 from oracle.engines.declaration import PROTOCOL_VERSION
@@ -75,7 +75,7 @@ _OPERATIONS: dict[str, Callable[[EngineAdapter, dict[str, Any]], dict[str, Any]]
 }
 
 
-def serve(adapter: EngineAdapter, incoming: TextIO, outgoing: TextIO) -> None:
+def serve(adapter: EngineAdapter, incoming: Iterable[str], outgoing: io.TextIOBase) -> None:
     """Answers each line with a line that carries the same `id`."""
     for line in incoming:
         message = json.loads(line)

@@ -118,9 +118,10 @@ class TeachingEngine:
     def abort(self) -> None:
         """Ends every request one of whose answers has come as far as the request is to come."""
         for sample in [*self.running, *self.waiting]:
-            request = sample.request
-            has_come = request.arrival <= self.witnesses["steps"]
-            if has_come and request.abort_after is not None and len(sample.output_token_ids) >= request.abort_after:
+            request, num_tokens = sample.request, len(sample.output_token_ids)
+            if sample.finish_reason or request.abort_after is None or num_tokens < request.abort_after:
+                continue
+            if request.arrival <= self.witnesses["steps"]:
                 self.end([own for own in (*self.running, *self.waiting) if own.request is request], "abort")
 
     def end(self, samples: Sequence[Sample], reason: str) -> None:

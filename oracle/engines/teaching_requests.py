@@ -18,7 +18,10 @@ def _is_number(value: object) -> bool:
 def _is_bias(value: object) -> bool:
     pairs = value if isinstance(value, list | tuple) else [None]
     return all(
-        isinstance(pair, list | tuple) and [_is_count(pair[0]), *map(_is_number, pair[1:])] == [True, True]
+        isinstance(pair, list | tuple)
+        and len(pair) == len(("id", "bias"))
+        and _is_count(pair[0])
+        and _is_number(pair[1])
         for pair in pairs
     )
 

@@ -82,7 +82,7 @@ class LlamaContext:
             message = f"llama_memory_seq_rm does not take sequence {sequence} away from {first} on"
             raise RuntimeError(message)
 
-    def fork(self, source: int, target: int) -> None:
+    def share(self, source: int, target: int) -> None:
         """Gives a sequence the keys and values of another."""
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 

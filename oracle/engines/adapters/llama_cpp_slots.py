@@ -37,7 +37,7 @@ class Context(Protocol):
         """Takes a sequence away, from a position on."""
         ...
 
-    def fork(self, source: int, target: int) -> None:
+    def share(self, source: int, target: int) -> None:
         """Gives a sequence the keys and values of another."""
         ...
 
@@ -189,7 +189,7 @@ class Slots:
         row = self._context.logits(last)
         beginning = [answer, *answer.others]
         for other in answer.others:
-            self._context.fork(answer.sequence, other.sequence)
+            self._context.share(answer.sequence, other.sequence)
             other.num_computed = answer.num_computed
             self.witnesses["forks"] += 1
             self.running.append(other)
@@ -212,7 +212,7 @@ class Slots:
         A prompt's last token runs in any case, since its logits are wanted.
         """
         shared = {sequence: _num_shared(self._kept.get(sequence, ()), prompt[:-1]) for sequence in self._free}
-        sequence = max(self._free, key=lambda candidate: shared[candidate])
+        sequence = max(self._free, key=lambda free: shared[free])
         self._kept.pop(sequence, None)
         self._context.forget(sequence, shared[sequence])
         return sequence, shared[sequence]

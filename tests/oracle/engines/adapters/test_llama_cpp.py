@@ -51,7 +51,7 @@ class Context:
     def forget(self, *_):
         """Keeps nothing, so there is nothing to forget."""
 
-    def fork(self, *_):
+    def share(self, *_):
         """Likewise."""
 
     def close(self):
@@ -238,7 +238,6 @@ def test_engine_matches_reference_logits(tmp_path, spec):
         run = engine.run(requests)
     finally:
         engine.close()
-        engine._folder.cleanup()
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     for prompt, output in zip(prompts, run.outputs, strict=True):
         (sample,) = output.samples

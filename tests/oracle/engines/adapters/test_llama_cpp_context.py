@@ -123,7 +123,7 @@ def test_sequences_are_forgotten_and_forked(make, library):
     context = make()
     library.asked.clear()
     context.forget(3, 5)
-    context.fork(1, 2)
+    context.share(1, 2)
     context.clear()
     assert library.asked == [
         ("memory", 3, 5, -1),

@@ -48,7 +48,7 @@ class HashContext:
     def forget(self, sequence, first=0):
         self.held[sequence] = self.held.get(sequence, [])[:first]
 
-    def fork(self, source, target):
+    def share(self, source, target):
         assert not self.held.get(target)
         self.held[target] = list(self.held[source])
 

@@ -211,7 +211,6 @@ def test_engine_matches_reference_greedy_tokens(tmp_path, attribute, knobs):
         run = engine.run([EngineRequest(str(place), prompt, 6) for place, prompt in enumerate(prompts)])
     finally:
         engine.close()
-        engine._folder.cleanup()
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     for prompt, output in zip(prompts, run.outputs, strict=True):
         (sample,) = output.samples

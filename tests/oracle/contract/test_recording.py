@@ -1,0 +1,82 @@
+"""What an engine gave is found again for the same model and requests, whatever the settings; no other file is read."""
+
+from dataclasses import replace
+
+import pytest
+
+from oracle.contract.recording import OtherEngine, Recording, key_of
+from oracle.contract.scenario import EngineScenario
+from oracle.engines.adapter import Refused
+from oracle.engines.declaration import EngineDeclaration
+from oracle.engines.messages import EngineOutput, EngineRequest, EngineRun, EngineSample
+from oracle.errors import ScenarioError
+
+REQUEST = EngineRequest("r0", (1, 2), 3, {"top_k": 2})
+SCENARIO = EngineScenario((REQUEST,), {"block_size": 16})
+RUN = EngineRun((EngineOutput("r0", (EngineSample((4, 5), "stop"),)),), {"steps": 2})
+
+
+class ScriptedEngine:
+    """Gives one run, or refuses to open."""
+
+    def __init__(self, *, refuses=False):
+        self.opened = []
+        self._refuses = refuses
+
+    def declare(self):
+        return EngineDeclaration("scripted", parameters=("top_k",), knobs={"block_size": [8, 16]})
+
+    def open(self, folder, knobs):
+        if self._refuses:
+            raise Refused(folder)
+        self.opened.append((folder, knobs))
+
+    def run(self, requests):
+        del requests
+        return RUN
+
+    def close(self):
+        pass
+
+
+def test_recording_gives_back_what_was_added_after_a_trip_through_a_file(tmp_path):
+    recording = Recording("scripted")
+    recording.add(SCENARIO, RUN)
+    recording.save(tmp_path / "runs.json")
+    assert Recording.load(tmp_path / "runs.json").find(replace(SCENARIO, knobs={})) == RUN
+
+
+def test_recording_knows_nothing_of_other_requests():
+    recording = Recording("scripted")
+    recording.add(SCENARIO, RUN)
+    assert recording.find(replace(SCENARIO, requests=(replace(REQUEST, max_tokens=4),))) is None
+
+
+@pytest.mark.parametrize("change", [{"knobs": {}}, {"before": ((REQUEST,),)}, {"engine": "other"}])
+def test_settings_do_not_change_the_key(change):
+    assert key_of(replace(SCENARIO, **change)) == key_of(SCENARIO)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"recording": 99, "engine": "x", "runs": {}}', '{"engine": "x"}'])
+def test_recording_refuses_other_files(tmp_path, text):
+    path = tmp_path / "runs.json"
+    path.write_text(text)
+    with pytest.raises(ScenarioError, match="recording"):
+        Recording.load(path)
+
+
+def test_other_engine_runs_the_same_requests_with_its_own_simplest_settings(tmp_path):
+    engine = ScriptedEngine()
+    other = OtherEngine(engine, tmp_path)
+    scenario = replace(SCENARIO, family=None)
+    assert [other.find(scenario), other.find(scenario)] == [RUN, RUN]
+    assert engine.opened == [(str(tmp_path), {"block_size": 8})]
+
+
+@pytest.mark.parametrize(
+    ("engine", "request_of_it"),
+    [(ScriptedEngine(), replace(REQUEST, parameters={"min_p": 0.1})), (ScriptedEngine(refuses=True), REQUEST)],
+    ids=["a parameter that it lacks", "a model that it refuses"],
+)
+def test_other_engine_says_nothing_of_what_it_does_not_take(tmp_path, engine, request_of_it):
+    assert OtherEngine(engine, tmp_path).find(replace(SCENARIO, family=None, requests=(request_of_it,))) is None

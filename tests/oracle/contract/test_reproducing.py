@@ -1,0 +1,97 @@
+"""A failure is looked for again in a fresh engine, with what ran before only where that is needed."""
+
+import time
+
+import pytest
+
+from oracle.contract.findings import Finding, Findings, Kind
+from oracle.contract.outcome import EngineFailure
+from oracle.contract.reproducing import make_all_small
+from oracle.contract.scenario import EngineScenario
+from oracle.contract.session import EngineSession
+from oracle.engines.messages import EngineRequest, EngineRun
+
+LONG = EngineRequest("r0", (1, 2, 3, 4, 5, 9), 4)
+SHORT = EngineRequest("r1", (4, 5), 3)
+SCENARIO = EngineScenario((SHORT, LONG), family=None, before=((SHORT,), (LONG,)))
+
+
+@pytest.fixture
+def failures_of(scripted_engine, scripted_referee, scripted_folder):
+    """Judges a scripted engine whose runs are spoiled; gives the failure of a check, made small, and the engine."""
+
+    def made_small(spoil, check, *, first=SCENARIO, engine_type=scripted_engine):
+        engine = engine_type(spoil=spoil)
+        session = EngineSession(
+            engine, engine.declare(), folder=scripted_folder, open_referee=lambda _folder, _dtype: scripted_referee()
+        )
+        findings = Findings()
+        session.judge(first, findings)
+        finding = next(one for one in findings.wrong() if one.check == check)
+        failure = EngineFailure(finding, first)
+        words: list[str] = []
+        make_all_small(session, [failure], 30.0, words.append)
+        assert words == [f"making a failure of {check} small, 1 of 1"]
+        return failure
+
+    return made_small
+
+
+def without_last(run):
+    """A run whose last output is missing."""
+    return EngineRun(run.outputs[:-1], run.witnesses)
+
+
+def test_failure_of_one_request_becomes_that_request_in_a_fresh_engine(failures_of):
+    def spoil(requests, run):
+        return without_last(run) if any(9 in request.prompt_token_ids for request in requests) else run
+
+    failure = failures_of(spoil, "form")
+    assert failure.is_repeatable
+    assert failure.scenario.before == ()
+    (request,) = failure.scenario.requests
+    assert request.prompt_token_ids == (9,)
+    assert "missing" in failure.finding.message
+
+
+def test_failure_that_needs_what_ran_before_keeps_it(failures_of, scripted_engine):
+    class Forgetful(scripted_engine):  # type: ignore[valid-type, misc]
+        num_runs = 0
+
+        def open(self, folder, knobs):
+            super().open(folder, knobs)
+            self.num_runs = 0
+
+        def run(self, requests):
+            self.num_runs += 1
+            run = super().run(requests)
+            is_spoiled = len(requests) == 1 and self.num_runs == 2 and requests[0].prompt_token_ids == (7, 8)
+            return without_last(run) if is_spoiled else run
+
+    target = EngineRequest("r2", (7, 8), 2)
+    first = EngineScenario((target,), family=None, before=((SHORT,),))
+    failure = failures_of(lambda _, run: run, "form", first=first, engine_type=Forgetful)
+    assert failure.is_repeatable
+    assert failure.scenario.requests[0].prompt_token_ids == (7, 8)
+
+
+def test_failure_that_does_not_come_again_says_so(failures_of):
+    spoiled = iter((False, False, True))  # two runs come before the one that is judged
+    failure = failures_of(lambda _, run: without_last(run) if next(spoiled, False) else run, "form")
+    assert failure.is_repeatable is False
+    assert failure.scenario == SCENARIO
+
+
+def test_failures_that_were_tried_or_have_no_scenario_are_left_alone(scripted_engine, scripted_folder):
+    engine = scripted_engine()
+    session = EngineSession(engine, engine.declare(), folder=scripted_folder)
+    finding = Finding("law", Kind.WRONG, "draws")
+    failures = [
+        EngineFailure(finding, SCENARIO, is_repeatable=True),
+        EngineFailure(finding, None),
+        EngineFailure(finding, EngineScenario((), family=None)),
+    ]
+    begin = time.monotonic()
+    make_all_small(session, failures, 30.0)
+    assert (engine.ran, failures[1].is_repeatable) == ([], None)
+    assert time.monotonic() - begin < 5.0
