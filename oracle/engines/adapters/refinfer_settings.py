@@ -27,7 +27,7 @@ _NUMS_BLOCKS = (None, 4, 16, 64)
 
 _KNOBS: dict[str, list[Any]] = {"max_num_seqs": [8, 1, 3]}
 _KNOBS_WITHOUT_RECTANGLE: dict[str, list[Any]] = {
-    "max_num_batched_tokens": [None, 16, 5, 1],
+    "max_num_batched_tokens": [None, 16, 5],
     "scheduling": ["running_first", "prefill_first"],
 }
 _KNOBS_OF_BLOCKS: dict[str, list[Any]] = {
@@ -87,19 +87,23 @@ WITNESSES = ("steps", "max_batch", "chunks", *COUNTED, "held_blocks")
 
 
 def knobs_of(mode: str) -> tuple[dict[str, list[Any]], tuple[dict[str, Any], ...]]:
-    """Gives the knobs of a mode, and which of their values do not go together."""
+    """Gives the knobs of a mode, and which of their values do not go together.
+
+    Of the pools only those are left that hold exactly one longest request: smaller ones are refused, and in larger
+    ones nobody has to give way.
+    """
     if mode in ("none", "static"):
         return _KNOBS, ()
     if mode == "continuous":
         return _KNOBS | _KNOBS_WITHOUT_RECTANGLE, ()
-    too_small = [
+    other_pools = [
         {"block_size": block_size, "num_blocks": num_blocks}
         for block_size in _BLOCK_SIZES
         for num_blocks in _NUMS_BLOCKS
-        if num_blocks is not None and block_size * num_blocks < MAX_MODEL_LEN
+        if num_blocks is not None and block_size * num_blocks != MAX_MODEL_LEN
     ]
     guessless = [{"speculative": None, "num_speculative_tokens": num_tokens} for num_tokens in (1, 3)]
-    return _KNOBS | _KNOBS_WITHOUT_RECTANGLE | _KNOBS_OF_BLOCKS, (*too_small, *guessless)
+    return _KNOBS | _KNOBS_WITHOUT_RECTANGLE | _KNOBS_OF_BLOCKS, (*other_pools, *guessless)
 
 
 def sampling_params(request: EngineRequest, *, takes_salt: bool) -> SamplingParams:
