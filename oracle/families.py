@@ -23,6 +23,7 @@ from oracle.errors import ScenarioError
 FORMAT_VERSION = 2
 """Raised whenever a spec would give other bytes than before."""
 
+_PLAIN_HEADS = {"head_dim": None, "num_key_value_heads": None}
 _WINDOW = {"sliding_window": 12}
 _ALTERNATING = {**_WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 
@@ -36,11 +37,11 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "gemma3_text": {**_ALTERNATING, "query_pre_attn_scalar": 32},
     "phi": {"partial_rotary_factor": 0.5},
     "phi3": {"pad_token_id": None},
-    "gpt2": {},
-    "gpt_neox": {"rotary_pct": 0.25},
-    "opt": {"ffn_dim": 112, "word_embed_proj_dim": 64},
-    "bloom": {},
-    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2, "head_dim": None},
+    "gpt2": _PLAIN_HEADS,
+    "gpt_neox": {**_PLAIN_HEADS, "rotary_pct": 0.25},
+    "opt": {**_PLAIN_HEADS, "ffn_dim": 112, "word_embed_proj_dim": 64},
+    "bloom": _PLAIN_HEADS,
+    "falcon": {**_PLAIN_HEADS, "new_decoder_architecture": True, "num_kv_heads": 2},
     "stablelm": {"partial_rotary_factor": 0.25, "head_dim": None},
     "starcoder2": _WINDOW,
     "olmo": {},

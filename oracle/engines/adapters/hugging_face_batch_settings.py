@@ -34,6 +34,7 @@ FAMILIES = (
     "gemma3_text",
     "phi",
     "phi3",
+    "gpt2",
     "starcoder2",
     "olmo",
     "olmo2",

@@ -32,6 +32,9 @@ _FAMILIES_WITHOUT_CHUNKS = ("mamba", "recurrent_gemma")
 _FAMILIES_WITHOUT_SPECULATION = ("mamba", "recurrent_gemma")
 """Models that it calls stateful."""
 
+_FAMILIES_WITH_WINDOWS = ("mistral", "gemma2", "gemma3_text", "starcoder2", "cohere2", "gpt_oss")
+"""Whose static caches it cannot roll back after guesses, as it says once there are any."""
+
 _FAMILIES_WITH_EARLY_EXIT = ("llama", "mistral", "qwen2", "qwen3", "gemma", "phi3", "olmo2", "granite", "smollm3")
 """Those whose forward pass stops after as many layers as their configuration says when it runs."""
 
@@ -120,6 +123,10 @@ def exclusions(knobs: Mapping[str, Iterable[Any]]) -> tuple[dict[str, Any], ...]
         excluded.append({"speculation": speculation, "use_cache": False})
         excluded += [{"speculation": speculation, "prefill_chunk_size": size} for size in (3, 16)]
         excluded += [{"speculation": speculation, "family": family} for family in _FAMILIES_WITHOUT_SPECULATION]
+        excluded += [
+            {"speculation": speculation, "cache_implementation": "static", "family": family}
+            for family in _FAMILIES_WITH_WINDOWS
+        ]
     late = (family for family in FAMILIES if family not in _FAMILIES_WITH_EARLY_EXIT)
     return (*excluded, *({"speculation": "early-exit", "family": family} for family in late))
 
