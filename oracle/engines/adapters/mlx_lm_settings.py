@@ -40,7 +40,10 @@ _KNOBS_OF_DRAFTS = ("draft", "num_draft_tokens")
 
 
 def _exclusions() -> tuple[dict[str, Any], ...]:
-    """Gives the combinations in which a setting would mean nothing; a draft has no rotating cache of a chosen size."""
+    """Gives the combinations in which a setting would mean nothing, or that mlx-lm refuses.
+
+    A draft has no rotating cache of a chosen size, and a recurrent state cannot be taken back.
+    """
     idle = {
         "single": (*_KNOBS_OF_BATCHES, *_KNOBS_OF_DRAFTS),
         "batch": _KNOBS_OF_DRAFTS,
@@ -97,6 +100,9 @@ FAMILIES = (
     "mamba",
 )
 """Families whose folders it opens as transformers writes them."""
+
+RECURRENT_FAMILIES = ("mamba",)
+"""Those of them whose state cannot be trimmed."""
 
 WITNESSES = (
     "steps",
