@@ -32,8 +32,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run_list(options: argparse.Namespace, console: Console) -> int:  # noqa: ARG001 - every command has both
     """Lists the known engines and gives the exit status."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("name", "what it is", "where it runs", ""):
-        table.add_column(heading)
+    for heading, can_wrap in (("name", False), ("what it is", True), ("where it runs", False), ("", True)):
+        table.add_column(heading, no_wrap=not can_wrap)
     for recipe in RECIPES:
         where = "this process" if recipe.runs_here else "own process"
         table.add_row(*map(escape, (recipe.name, recipe.summary, where, _presence(recipe))))

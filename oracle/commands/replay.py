@@ -8,6 +8,8 @@ from rich.console import Console
 from oracle.case import Case
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, chosen_properties, pin_threads
 from oracle.contract.findings import Findings
+from oracle.contract.law_check import check_law
+from oracle.contract.refusal_check import check_refusals
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
 from oracle.engines.opening import open_engine
@@ -32,7 +34,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
-    if EngineScenario.is_one(options.case.read_text(encoding="utf-8")):
+    if EngineScenario.is_in(options.case):
         return _replay_on_engine(options, EngineScenario.load(options.case), console)
     scenario = Scenario.load(options.case)
     if scenario.is_symbolic:
@@ -67,7 +69,10 @@ def _replay_on_engine(options: argparse.Namespace, scenario: EngineScenario, con
     engine = open_engine(options.engine, python=options.python, command=options.engine_command)
     session = EngineSession(engine, engine.declare(), folder=folder)
     findings = Findings()
-    session.judge(scenario, findings, fresh=True)
+    if scenario.check in ("refusals", "law"):
+        _judge_without_drawing(session, scenario, findings)
+    else:
+        session.judge(scenario, findings, fresh=True)
     engine.close()
     for finding in findings.found:
         line = f"{finding.kind:8} {finding.check}, request {finding.request_id}: {finding.message}"
@@ -75,6 +80,19 @@ def _replay_on_engine(options: argparse.Namespace, scenario: EngineScenario, con
     seen = ", ".join(f"{check} {number}" for check, number in findings.num_seen.items())
     console.print(f"judged: {seen}", highlight=False, soft_wrap=True)
     return EXIT_FAIL if findings.wrong() else EXIT_PASS
+
+
+def _judge_without_drawing(session: EngineSession, scenario: EngineScenario, findings: Findings) -> None:
+    """Runs a whole check again that judges by its own requests, and keeps what the case is about."""
+    model = session.open(scenario, fresh=True)
+    if scenario.check == "refusals":
+        found = check_refusals(session.engine, session.declaration, model.limits, findings)
+    elif model.referee is not None:
+        found = check_law(session.engine, session.declaration, model.referee, model.limits, findings)
+    else:
+        found = []
+    for finding, _ in found:
+        findings.add(finding)
 
 
 def _replay_symbolic(scenario: Scenario, console: Console) -> int:

@@ -64,7 +64,10 @@ class Dock:
             against=settings.against,
         )
         self.report = EngineReport(
-            declaration, known=dict.fromkeys(settings.known, 0), has_other=settings.against is not None
+            declaration,
+            known=dict.fromkeys(settings.known, 0),
+            has_other=settings.against is not None,
+            asked_checks=settings.checks,
         )
 
     def run(self) -> EngineReport:

@@ -61,5 +61,5 @@ class FailureBook:
             if signature in self._failure_by_signature:
                 self._failure_by_signature[signature].number += 1
             elif len(self._failure_by_signature) < MAX_FAILURES:
-                kept = replace(scenario, before=history)
+                kept = replace(scenario, before=history, check=finding.check)
                 self._failure_by_signature[signature] = EngineFailure(finding, kept, is_repeatable=is_repeatable)

@@ -82,6 +82,7 @@ class EngineReport:
         engine_seconds: Of that, how long the engine took.
         interrupted: Whether somebody ended it.
         known: What was known before, and how often it was met.
+        asked_checks: Names of the checks that were asked for; None for all.
     """
 
     declaration: EngineDeclaration
@@ -97,6 +98,7 @@ class EngineReport:
     engine_seconds: float = 0.0
     interrupted: bool = False
     known: dict[KnownDeviation, int] = field(default_factory=dict)
+    asked_checks: tuple[str, ...] | None = None
 
     @property
     def num_near_ties(self) -> int:
@@ -127,15 +129,21 @@ class EngineReport:
             return CheckRow(check, CheckVerdict.FAIL, seen, words)
         if failures:
             return CheckRow(check, CheckVerdict.KNOWN, seen)
-        reason = CHECKS[check].reason_to_skip(self.declaration, has_referee=self.has_referee)
-        if check == "agreement" and not self.has_other:
-            reason = "nothing was named to agree with"
+        reason = self._reason_to_skip(check)
         if reason is not None:
             return CheckRow(check, CheckVerdict.SKIPPED, seen, reason)
         if check == "effects" and self.vacuous_parameters:
             words = f"never seen to act: {', '.join(self.vacuous_parameters)}"
             return CheckRow(check, CheckVerdict.VACUOUS, seen, words)
         return CheckRow(check, CheckVerdict.PASS if seen or check == "effects" else CheckVerdict.VACUOUS, seen)
+
+    def _reason_to_skip(self, check: str) -> str | None:
+        """Tells what is lacking for a check; None where nothing is."""
+        if self.asked_checks is not None and check not in self.asked_checks:
+            return "it was not asked for"
+        if check == "agreement" and not self.has_other:
+            return "nothing was named to agree with"
+        return CHECKS[check].reason_to_skip(self.declaration, has_referee=self.has_referee)
 
     @property
     def verdict(self) -> CheckVerdict:

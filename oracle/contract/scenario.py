@@ -23,6 +23,7 @@ class EngineScenario:
         family: The generated checkpoint; None stands for one that is named beside the scenario.
         before: Runs that come first in the same engine, so that its caches are warm.
         engine: The engine it was found on, for the reader.
+        check: The check that failed on it; "refusals" and "law" judge by another way than a run of its requests.
     """
 
     requests: tuple[EngineRequest, ...]
@@ -30,6 +31,7 @@ class EngineScenario:
     family: FamilySpec | None = field(default_factory=FamilySpec)
     before: tuple[tuple[EngineRequest, ...], ...] = ()
     engine: str = ""
+    check: str = ""
 
     def to_json(self) -> str:
         """Gives it as a JSON document."""
@@ -57,6 +59,7 @@ class EngineScenario:
                 family=family,
                 before=tuple(_requests(run) for run in data["before"]),
                 engine=data["engine"],
+                check=data["check"],
             )
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             message = f"the text is no scenario of an engine: {type(error).__name__}: {error}"
@@ -70,6 +73,14 @@ class EngineScenario:
             ScenarioError: It holds no scenario of an engine.
         """
         return cls.from_json(path.read_text(encoding="utf-8"))
+
+    @classmethod
+    def is_in(cls, path: Path) -> bool:
+        """Tells whether a file holds a scenario of an engine; one that cannot be read holds none."""
+        try:
+            return cls.is_one(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            return False
 
     @staticmethod
     def is_one(text: str) -> bool:

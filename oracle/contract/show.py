@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ _STYLE_BY_VERDICT = {
 def show_card(console: Console, report: EngineReport) -> None:
     """Prints the conformance card: a row for each check, then each kind of failure, then what was covered."""
     declaration = report.declaration
-    title = f"{declaration.name} {declaration.version}, which claims {declaration.contract} in {declaration.dtype}"
+    name = f"{declaration.name} {declaration.version}".strip()
+    title = f"{name}, which claims {declaration.contract} in {declaration.dtype}"
     table = Table(title=title, title_justify="left", box=box.HORIZONTALS, pad_edge=False, show_edge=False)
     table.add_column("check", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -78,7 +80,7 @@ def _coverage(report: EngineReport) -> list[str]:
     ties = f"near ties {report.num_near_ties} of {findings.num_seen['tokens']} tokens"
     lines = [
         f"{report.num_runs} runs in {len(report.opened)} constructions, families {', '.join(families)}",
-        f"pairs of knob values that came up: {num_pairs(opened)} of {num_pairs(rows)}",
+        _covered(opened, rows),
         f"parameters, shown of asked: {shown or 'none'}",
         f"witnesses: {witnesses or 'none'}",
         f"{ties}; {report.seconds:.0f} s, of which the engine took {report.engine_seconds:.0f} s",
@@ -89,6 +91,13 @@ def _coverage(report: EngineReport) -> list[str]:
     if report.interrupted:
         lines.append("interrupted: what was not seen may be wrong")
     return lines
+
+
+def _covered(opened: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> str:
+    """Tells how many pairs of settings came up, or how many values where there is one setting."""
+    if num_pairs(rows):
+        return f"pairs of knob values that came up: {num_pairs(opened)} of {num_pairs(rows)}"
+    return f"settings that came up: {len({repr(row) for row in opened})} of {len(rows)}"
 
 
 def as_json(report: EngineReport) -> str:

@@ -83,13 +83,21 @@ class PrefixAcrossSalts(TeachingEngine):
 
 
 class AbortShiftsRows(TeachingEngine):
-    """When an aborted row is taken out, the rows behind it are read one too early (vllm-project/vllm #49097)."""
+    """Once a row is aborted, all are read one too early, until another joins (vllm-project/vllm #49097)."""
+
+    _has_gap = False
 
     def abort(self) -> None:
         """Notes whether a row went."""
         num_running = len(self.running)
         super().abort()
-        self._has_gap = len(self.running) < num_running
+        self._has_gap = self._has_gap or len(self.running) < num_running
+
+    def admit(self) -> None:
+        """Makes rows anew when another joins."""
+        before = set(self.running)
+        super().admit()
+        self._has_gap = self._has_gap and set(self.running) <= before
 
     def forward(self, samples: Sequence[Sample], token_ids: Sequence[Sequence[int]]) -> np.ndarray:
         """Gives rows that are not their own."""

@@ -7,7 +7,7 @@ from oracle.engines.adapter import Refused
 from oracle.engines.messages import EngineOutput, EngineRequest, EngineSample
 from refinfer import CompletionOutput, RequestOutput, SamplingParams
 
-MAX_MODEL_LEN = 96
+MAX_MODEL_LEN = 64
 """Short, so that a pool which holds one longest request and no more makes requests give way to each other."""
 
 OPTIONS_BY_MODE: dict[str, dict[str, str]] = {
@@ -23,7 +23,7 @@ SELF = "self"
 """The value of the knob "speculative" that lets the model guess for itself, so that all guesses are right."""
 
 _BLOCK_SIZES = (16, 4, 1)
-_NUMS_BLOCKS = (None, 6, 24, 96)
+_NUMS_BLOCKS = (None, 4, 16, 64)
 
 _KNOBS: dict[str, list[Any]] = {"max_num_seqs": [8, 1, 3]}
 _KNOBS_WITHOUT_RECTANGLE: dict[str, list[Any]] = {

@@ -13,6 +13,7 @@ from oracle.contract.scenario import EngineScenario
 pytestmark = pytest.mark.without_shape_checks
 
 CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+ZEROS = "prompt = torch.tensor([[abs(own) % 9 for own in request.prompt_token_ids] or [1]])"
 FEW = ("--engine", "my_engine:MyEngine", "--constructions", 1, "--runs", 2)
 
 
@@ -43,7 +44,7 @@ def test_adapter_of_the_guide_passes(run, engine_file, tmp_path):
     status, output, _ = run("check", *FEW, "--checks", checks, "--json", report, "--record", "runs.json")
     rows = {row["check"]: row["verdict"] for row in json.loads(report.read_text("utf-8"))["checks"]}
     assert {rows[name] for name in checks.split(",")} == {"pass"}
-    assert "my engine , which claims greedy-up-to-ties in float32" in output
+    assert "my engine, which claims greedy-up-to-ties in float32" in output
     assert status != EXIT_FAIL
     assert Recording.load(tmp_path / "runs.json").run_by_key
 
@@ -67,6 +68,21 @@ def test_recording_of_another_build_is_held_against_the_new_one(run, engine_file
     status, output, _ = run("check", *FEW, "--against", "old.json", "--reference", "none", "--checks", "agreement")
     assert status == EXIT_FAIL
     assert "FAIL agreement: token" in output
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_case_of_a_refusal_runs_what_is_to_be_refused_again(run, engine_file, tmp_path, is_right):
+    if is_right:
+        engine_file()
+    else:
+        engine_file(lambda source: source.replace("prompt = torch.tensor([request.prompt_token_ids])", ZEROS))
+    case = tmp_path / "case.json"
+    scenario = EngineScenario((), {"use_cache": True}, engine="x", check="refusals")
+    case.write_text(scenario.to_json(), encoding="utf-8")
+    status, output, _ = run("replay", case, "--engine", "my_engine:MyEngine")
+    assert "judged: refusals 4" in output
+    assert (status == EXIT_FAIL) is not is_right
+    assert ("an empty prompt was not refused" in output) is not is_right
 
 
 def test_case_of_an_engine_asks_for_the_engine(run, tmp_path):

@@ -139,7 +139,7 @@ TWO = (ONE, EngineRequest("b", (1,), 3))
         (["a", None], {"missing"}, {"b"}),
         (["a", 5, None], {"missing"}, {"b"}),
     ],
-    ids=str,
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "-".join(sorted(value)) or "none",
 )
 def test_outputs_are_those_of_the_requests(found, given, blame, broken):
     outputs = [EngineOutput.from_data({"request_id": name, **of_samples({"token_ids": [3]})}) for name in given]

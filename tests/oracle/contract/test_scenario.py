@@ -28,6 +28,15 @@ def test_other_documents_are_no_scenario_of_an_engine(text):
         EngineScenario.from_json(text)
 
 
+def test_file_that_cannot_be_read_holds_no_scenario_of_an_engine(tmp_path):
+    path = tmp_path / "case.json"
+    assert not EngineScenario.is_in(path)
+    path.write_bytes(b"\xff")
+    assert not EngineScenario.is_in(path)
+    path.write_text(EngineScenario((REQUEST,)).to_json(), encoding="utf-8")
+    assert EngineScenario.is_in(path)
+
+
 def test_scenario_refuses_another_version():
     data = json.loads(EngineScenario((REQUEST,)).to_json()) | {"engine_scenario": 99}
     with pytest.raises(ScenarioError, match="version 99, and 1 is read here"):

@@ -71,7 +71,7 @@ def test_corruption_in_company_is_caught_where_nobody_is_aborted(wrong_checks, e
 
 
 def test_corruption_of_refusals_is_caught_by_refusals(engine, folder):
-    limits = Limits(vocab_size=71, max_model_len=96)
+    limits = Limits(vocab_size=71, max_model_len=64)
     engine.open(str(folder), {})
     corrupted = CorruptedEngine(engine, "illegal_taken")
     assert check_refusals(engine, engine.declare(), limits, Findings()) == []

@@ -47,7 +47,6 @@ def closed_later():
     yield hand_through
     for engine in engines:
         engine.close()
-        engine._folder.cleanup()
 
 
 @pytest.fixture(autouse=True)

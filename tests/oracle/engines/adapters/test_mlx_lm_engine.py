@@ -148,7 +148,6 @@ def real_engine():
     engine = ProcessEngine.of_python(recipe.target, str(python), environment=recipe.environment)
     yield engine
     engine.close()
-    engine._folder.cleanup()  # else it goes with a warning, whenever the engine is collected
 
 
 @pytest.mark.parametrize("way", ["single", "batch", "speculative"])
