@@ -54,7 +54,7 @@ class Dock:
         self._engine = WatchedEngine(engine)
         self._on_progress = on_progress
         self._book = FailureBook(settings.checks)
-        declaration = engine.declare()
+        declaration = self._engine.declare()
         declaration.check()
         self._session = EngineSession(
             self._engine,

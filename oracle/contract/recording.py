@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle.contract.scenario import EngineScenario
+from oracle.contract.watched import WatchedEngine
 from oracle.engines.adapter import EngineAdapter, Refused
 from oracle.engines.messages import EngineRun
 from oracle.errors import EngineError, ScenarioError
@@ -79,7 +80,7 @@ class OtherEngine:
     """
 
     def __init__(self, engine: EngineAdapter, folder: Path | None = None) -> None:
-        self._engine = engine
+        self._engine = WatchedEngine(engine)
         self._folder = folder
         self._opened: Path | None = None
         declaration = engine.declare()
