@@ -113,7 +113,12 @@ class EngineReport:
     @property
     def unmet(self) -> list[KnownDeviation]:
         """Known deviations that were not met: mended, perhaps, so that the file has to be."""
-        return [deviation for deviation, number in self.known.items() if not number]
+        asked = self.asked_checks
+        return [
+            deviation
+            for deviation, number in self.known.items()
+            if not number and (asked is None or deviation.check in asked)
+        ]
 
     def rows(self) -> list[CheckRow]:
         """Gives the verdict of every check."""

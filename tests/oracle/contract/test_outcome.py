@@ -60,6 +60,14 @@ def test_known_deviation_that_was_not_met_fails_the_engine(report):
     assert report.verdict is CheckVerdict.FAIL
 
 
+def test_deviation_of_a_check_that_was_not_asked_for_need_not_be_met(report):
+    report.known = {KNOWN: 0, KnownDeviation("tokkens", "a slip of the pen"): 0}
+    report.asked_checks = ("ends",)
+    assert report.unmet == []
+    report.asked_checks = None
+    assert len(report.unmet) == 2
+
+
 def test_check_that_judged_nothing_is_vacuous(report):
     report.findings.num_seen["aborts"] = 0
     assert verdict_of(report, "aborts")[0] is CheckVerdict.VACUOUS
