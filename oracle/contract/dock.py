@@ -200,5 +200,6 @@ class Dock:
         total.num_seen.update(findings.num_seen)
         total.asked.update(findings.asked)
         total.effects.update(findings.effects)
+        total.num_reference_ties += findings.num_reference_ties
         total.found += findings.found
         self._book.enter(findings, scenario, history, is_repeatable=is_repeatable)
