@@ -118,6 +118,7 @@ due, gaps = greedy64(A, 8)
 out = a.read_all()[0].generated_ids
 print("got", out, "\ndue", due, "\ngaps to the runner-up", np.round(gaps, 3))
 pipe = pipeline(lookup=True, dynamic_split_fuse=True)
-a = pipe.add_request(0, ids(A), config(8, **g)); pipe.step(); pipe.add_request(1, ids(B), config(1, **g))
+a = pipe.add_request(0, ids(A), config(8, **g)); pipe.step()
+b = pipe.add_request(1, ids(B), config(1, **g))
 while pipe.has_non_finished_requests(): pipe.step()
 print("with dynamic_split_fuse=True", a.read_all()[0].generated_ids)
