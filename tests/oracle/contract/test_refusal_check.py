@@ -66,6 +66,12 @@ class FailingEngine:
     def declare(self):
         return self._engine.declare()
 
+    def open(self, folder, knobs):
+        self._engine.open(folder, knobs)
+
+    def close(self):
+        self._engine.close()
+
     def run(self, requests):
         is_illegal = requests[0].request_id == "illegal"
         if self._afterwards:
