@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from oracle.choosers import RandomChooser
 from oracle.contract.constructions import Construction, constructions
@@ -13,7 +14,7 @@ from oracle.contract.failure_book import FailureBook
 from oracle.contract.findings import Findings
 from oracle.contract.known import first_cover
 from oracle.contract.law_check import check_law
-from oracle.contract.outcome import EngineReport
+from oracle.contract.outcome import EngineFailure, EngineReport
 from oracle.contract.refusal_check import check_refusals
 from oracle.contract.reproducing import make_all_small
 from oracle.contract.scenario import EngineScenario
@@ -22,7 +23,7 @@ from oracle.contract.settings import DockSettings
 from oracle.contract.watched import WatchedEngine
 from oracle.engines.adapter import EngineAdapter, Refused
 from oracle.engines.messages import EngineRequest
-from oracle.errors import EngineError
+from oracle.errors import EngineError, EngineRaised
 from oracle.families import FamilySpec
 
 USUAL_HEAD_DIM = 32
@@ -53,8 +54,9 @@ class Dock:
         self._settings = settings
         self._engine = WatchedEngine(engine)
         self._on_progress = on_progress
-        self._book = FailureBook(settings.checks)
-        declaration = engine.declare()
+        self._book = FailureBook(settings.checks, settings.known)
+        self._has_tried_once = False
+        declaration = self._engine.declare()
         declaration.check()
         self._session = EngineSession(
             self._engine,
@@ -80,15 +82,23 @@ class Dock:
             with self._interruptible():
                 seconds = self._settings.amount.shrink_seconds
                 make_all_small(self._session, report.failures, seconds, lambda words: self._on_progress(1.0, words))
+        self._close()
         for failure in report.failures:
-            failure.known = first_cover(self._settings.known, failure.finding, failure.scenario)
+            # What is new on a large scenario may turn out to be known when it is small.
+            failure.known = failure.known or first_cover(self._settings.known, failure.finding, failure.scenario)
             if failure.known is not None:
                 report.known[failure.known] += failure.number
-        self._engine.close()
         report.seconds = time.monotonic() - begin
         report.engine_seconds = self._engine.seconds
         report.witnesses = self._engine.witnesses
         return report
+
+    def _close(self) -> None:
+        try:
+            self._engine.close()
+        except EngineError as error:
+            if self._settings.wants("alive"):
+                self.report.failures.append(EngineFailure(self._session.obituary(error), None))
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -114,8 +124,9 @@ class Dock:
                 if requests is None:
                     break
                 history = (*history, requests)
-            if number == 0:
-                self._on_progress(1.0 / len(ways), "what is to be refused, and the law of drawn tokens")
+            if self.report.opened[:1] == [construction] and not self._has_tried_once:
+                self._has_tried_once = True
+                self._on_progress((number + 1) / len(ways), "what is to be refused, and the law of drawn tokens")
                 self._try_once(construction)
 
     def _constructions(self) -> list[Construction]:
@@ -164,13 +175,13 @@ class Dock:
         try:
             model = self._session.open(scenario)
             if self._settings.wants("refusals"):
-                found += check_refusals(self._engine, declaration, model.limits, counted)
+                reopen = partial(self._session.open, scenario, fresh=True)
+                found += check_refusals(self._engine, declaration, model.limits, counted, reopen)
             if self._settings.wants("law") and model.referee is not None:
                 found += check_law(self._engine, declaration, model.referee, model.limits, counted)
-        except Refused:
-            return
-        except EngineError as error:
-            counted.add(self._session.obituary(error))
+        except (Refused, EngineError) as error:
+            words = f"it was opened before, and now refuses: {error}"
+            counted.add(self._session.obituary(error if isinstance(error, EngineError) else EngineRaised(words)))
         for finding, request in found:
             shown = replace(scenario, requests=(request,))
             self._take(Findings([finding]), shown, is_repeatable=True)
@@ -189,5 +200,6 @@ class Dock:
         total.num_seen.update(findings.num_seen)
         total.asked.update(findings.asked)
         total.effects.update(findings.effects)
+        total.num_reference_ties += findings.num_reference_ties
         total.found += findings.found
         self._book.enter(findings, scenario, history, is_repeatable=is_repeatable)

@@ -1,16 +1,17 @@
 """Which kinds of failure were met, each with the first scenario that showed it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from oracle.contract.findings import Finding, Findings
+from oracle.contract.known import KnownDeviation, first_cover
 from oracle.contract.outcome import EngineFailure
 from oracle.contract.scenario import EngineScenario
 from oracle.engines.messages import EngineRequest
 
 MAX_FAILURES = 24
-"""Kinds of failure that are kept and made small; more of them are only counted."""
+"""Kinds of failure that are kept and made small; of more of them, only the first of each check is."""
 
 Signature = tuple[Any, ...]
 """What tells one kind of failure from another."""
@@ -23,14 +24,16 @@ def signature_of(finding: Finding, scenario: EngineScenario) -> Signature:
 
 
 class FailureBook:
-    """Keeps one failure of each kind.
+    """Keeps one failure of each kind; what is known is another kind than what is not.
 
     Args:
         checks: Checks whose findings are kept; None for all.
+        known: Deviations that are known.
     """
 
-    def __init__(self, checks: Collection[str] | None = None) -> None:
+    def __init__(self, checks: Collection[str] | None = None, known: Sequence[KnownDeviation] = ()) -> None:
         self._checks = checks
+        self._known = known
         self._failure_by_signature: dict[Signature, EngineFailure] = {}
 
     @property
@@ -57,9 +60,17 @@ class FailureBook:
         for finding in findings.wrong():
             if self._checks is not None and finding.check not in self._checks:
                 continue
-            signature = signature_of(finding, scenario)
+            cover = first_cover(self._known, finding, scenario)
+            signature = (*signature_of(finding, scenario), cover)
             if signature in self._failure_by_signature:
                 self._failure_by_signature[signature].number += 1
-            elif len(self._failure_by_signature) < MAX_FAILURES:
+            elif self._is_to_be_kept(finding, cover):
                 kept = replace(scenario, before=history, check=finding.check)
-                self._failure_by_signature[signature] = EngineFailure(finding, kept, is_repeatable=is_repeatable)
+                failure = EngineFailure(finding, kept, known=cover, is_repeatable=is_repeatable)
+                self._failure_by_signature[signature] = failure
+
+    def _is_to_be_kept(self, finding: Finding, cover: KnownDeviation | None) -> bool:
+        """Tells whether another kind is kept: none may go under that alone makes a check fail, or a deviation met."""
+        kept = self._failure_by_signature.values()
+        is_first = all((one.finding.check, one.known) != (finding.check, cover) for one in kept)
+        return len(kept) < MAX_FAILURES or is_first

@@ -57,12 +57,14 @@ class Findings:
         num_seen: For each check how many things it judged.
         asked: For each parameter how many answers it was asked for.
         effects: In how many of them it showed.
+        num_reference_ties: Greedy tokens for which the reference itself, in the engine's dtype, takes another.
     """
 
     found: list[Finding] = field(default_factory=list)
     num_seen: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
+    num_reference_ties: int = 0
 
     def see(self, check: str, number: int = 1) -> None:
         """Counts things that a check judged."""

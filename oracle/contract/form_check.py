@@ -23,7 +23,7 @@ def check_form(trial: Trial, findings: Findings) -> Broken:
     broken: Broken = set()
     for name, requests, run in trial.runs():
         broken |= _check_belonging(name, requests, run, findings)
-        output_by_id = {output.request_id: output for output in run.outputs}
+        output_by_id = {output.request_id: output for output in run.outputs if isinstance(output.request_id, str)}
         for request in requests:
             if (name, request.request_id) in broken:
                 continue
@@ -38,12 +38,13 @@ def check_form(trial: Trial, findings: Findings) -> Broken:
 def _check_belonging(name: str, requests: Sequence[EngineRequest], run: EngineRun, findings: Findings) -> Broken:
     """Checks that the outputs are those of the requests, one each, in their order."""
     asked = [request.request_id for request in requests]
-    given = [output.request_id for output in run.outputs]
+    names = [output.request_id for output in run.outputs]
+    given = [name if isinstance(name, str) else repr(name) for name in names]  # whatever came as a name
     if asked == given:
         return set()
     missing = sorted(set(asked) - set(given))
-    doubled = sorted({request_id for request_id in given if given.count(request_id) > 1}, key=repr)
-    others = sorted(set(given) - set(asked), key=repr)
+    doubled = sorted({request_id for request_id in given if given.count(request_id) > 1})
+    others = sorted(set(given) - set(asked))
     if missing or doubled or others:
         words = f"missing {missing}, more than once {doubled}, never asked for {others}"
         blame = "missing" if missing else "duplicate" if doubled else "unknown"

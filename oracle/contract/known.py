@@ -41,7 +41,7 @@ class KnownDeviation:
         return (
             (self.family is None or (scenario.family is not None and scenario.family.family == self.family))
             and all(scenario.knobs.get(name) == value for name, value in self.knobs)
-            and any(set(self.parameters) <= set(request.parameters) for request in requests)
+            and (not self.parameters or any(set(self.parameters) <= set(request.parameters) for request in requests))
         )
 
     def __str__(self) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from oracle.contract.constructions import is_excluded
+from oracle.contract.drawing import is_legal
 from oracle.contract.scenario import EngineScenario
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineRequest
@@ -34,10 +36,20 @@ def minimise(
         for smaller in _simpler(scenario, declaration):
             if time.monotonic() > deadline:
                 return scenario
-            if smaller != scenario and fails(smaller):
+            # One that the engine does not take to begin with has nothing to lose.
+            may_run = _is_legal(smaller, declaration) or not _is_legal(scenario, declaration)
+            if smaller != scenario and may_run and fails(smaller):
                 scenario, is_smaller = smaller, True
                 break
     return scenario
+
+
+def _is_legal(scenario: EngineScenario, declaration: EngineDeclaration) -> bool:
+    """Tells whether an engine declares that it takes settings, family and parameters of a scenario."""
+    family = {} if scenario.family is None else {"family": scenario.family.family}
+    return not is_excluded(declaration, {**scenario.knobs, **family}) and all(
+        is_legal(declaration, request.parameters) for request in scenario.requests
+    )
 
 
 def _simpler(scenario: EngineScenario, declaration: EngineDeclaration) -> Iterator[EngineScenario]:
@@ -81,7 +93,7 @@ def _simpler_requests(request: EngineRequest, declaration: EngineDeclaration) ->
 def _simpler_prompts(request: EngineRequest, shortest: int) -> Iterator[EngineRequest]:
     prompt = request.prompt_token_ids
     for shorter in _without_some(prompt):
-        if len(shorter) >= shortest:
+        if len(shorter) >= max(1, shortest):
             yield replace(request, prompt_token_ids=shorter)
     for place, token_id in enumerate(prompt):
         if token_id:

@@ -1,14 +1,16 @@
 """What an engine gave once, to be held against another: a new build against the old one, or another engine."""
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from oracle.contract.drawing import is_legal
 from oracle.contract.scenario import EngineScenario
+from oracle.contract.watched import WatchedEngine
 from oracle.engines.adapter import EngineAdapter, Refused
-from oracle.engines.messages import EngineRun
+from oracle.engines.messages import EngineRequest, EngineRun
 from oracle.errors import EngineError, ScenarioError
 from oracle.families import cached_family_checkpoint
 
@@ -79,16 +81,15 @@ class OtherEngine:
     """
 
     def __init__(self, engine: EngineAdapter, folder: Path | None = None) -> None:
-        self._engine = engine
+        self._engine = WatchedEngine(engine)
         self._folder = folder
         self._opened: Path | None = None
-        declaration = engine.declare()
-        self._parameters = frozenset(declaration.parameters)
-        self._knobs = {name: values[0] for name, values in declaration.knobs.items()}
+        self._declaration = self._engine.declare()
+        self._knobs = {name: values[0] for name, values in self._declaration.knobs.items()}
 
     def find(self, scenario: EngineScenario) -> EngineRun | None:
-        """Runs a scenario's requests; None where it lacks one of their parameters, or does not take the model."""
-        if any(set(request.parameters) - self._parameters for request in scenario.requests):
+        """Runs a scenario's requests; None where it does not take the model, or one of their parameters."""
+        if not all(is_legal(self._declaration, request.parameters) for request in scenario.requests):
             return None
         folder = self._folder if scenario.family is None else cached_family_checkpoint(scenario.family)
         if folder is None:
@@ -98,7 +99,19 @@ class OtherEngine:
                 self._opened = None
                 self._engine.open(str(folder), self._knobs)
                 self._opened = folder
-            return self._engine.run(scenario.requests)
+            return self._run(scenario.requests)
         except (Refused, EngineError):
             self._opened = None
             return None
+
+    def _run(self, requests: Sequence[EngineRequest]) -> EngineRun:
+        """Runs requests together, or where the engine does not take them like that, one by one."""
+        declaration = self._declaration
+        if "arrivals" not in declaration.capabilities:
+            requests = [replace(request, arrival=0) for request in requests]
+        if "aborts" not in declaration.capabilities:
+            requests = [replace(request, abort_after=None) for request in requests]
+        if len(requests) <= declaration.max_num_requests and not declaration.shares_parameters:
+            return self._engine.run(requests)
+        runs = [self._engine.run([request]) for request in requests]
+        return EngineRun(tuple(output for run in runs for output in run.outputs))

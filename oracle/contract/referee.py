@@ -24,10 +24,12 @@ class Judgement:
     Attributes:
         logits: For each token the logits after it, in float64.
         bound: How far rounding may move one of them in the engine's dtype.
+        narrow: The same logits in that dtype, where it is so narrow that the likeliest token is often another.
     """
 
     logits: LogitRows
     bound: float
+    narrow: LogitRows | None = None
 
 
 @runtime_checkable
@@ -73,10 +75,11 @@ class ModelReferee:
         """
         key = tuple(token_ids)
         if key not in self._judgement_by_tokens:
-            wide = _as_float64(self._wide.logits(key))
-            error = float(np.abs(as_rows(self._narrow.logits(key)) - wide).max())
+            wide, narrow = _as_float64(self._wide.logits(key)), as_rows(self._narrow.logits(key))
+            error = float(np.abs(narrow - wide).max())
             smallest = SMALLEST_NOISE_IN_EPS * _EPS_BY_DTYPE[self._dtype] * float(np.abs(wide).max())
-            self._judgement_by_tokens[key] = Judgement(wide, NOISE_FACTOR * max(error, smallest))
+            bound = NOISE_FACTOR * max(error, smallest)
+            self._judgement_by_tokens[key] = Judgement(wide, bound, None if self._dtype == "float32" else narrow)
         return self._judgement_by_tokens[key]
 
 

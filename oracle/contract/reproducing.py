@@ -19,8 +19,8 @@ def make_all_small(
     seconds: float,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Makes failures small, one after another, within a time that is shared out evenly."""
-    open_ones = [failure for failure in failures if failure.is_repeatable is None]
+    """Makes failures that are not known small, one after another, within a time that is shared out evenly."""
+    open_ones = [failure for failure in failures if failure.is_repeatable is None and failure.known is None]
     end = time.monotonic() + seconds
     for number, failure in enumerate(open_ones):
         now = time.monotonic()

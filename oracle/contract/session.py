@@ -12,6 +12,7 @@ from oracle.contract.recording import Against
 from oracle.contract.referee import ModelReferee, Referee
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.trial import Trial, run_trial
+from oracle.contract.watched import WatchedEngine
 from oracle.engines.adapter import EngineAdapter
 from oracle.engines.declaration import EngineDeclaration
 from oracle.errors import EngineCrashed, EngineError, EngineHung, ReferenceUnavailable
@@ -67,7 +68,7 @@ class EngineSession:
         open_referee: OpenReferee = open_model_referee,
         against: Against | None = None,
     ) -> None:
-        self.engine = engine
+        self.engine = engine if isinstance(engine, WatchedEngine) else WatchedEngine(engine)
         self.declaration = declaration
         self._folder = folder
         self._open_referee = open_referee

@@ -106,11 +106,21 @@ def check_tokens(trial: Trial, judged: list[Answer], findings: Findings) -> None
     for answer in judged:
         for number, token_id in enumerate(answer.token_ids):
             findings.see("tokens")
+            findings.num_reference_ties += _is_reference_another(answer, number)
             finding = _judge_token(trial, answer, number, token_id)
             if finding is not None:
                 findings.add(finding)
                 if finding.kind is Kind.WRONG:
                     break
+
+
+def _is_reference_another(answer: Answer, number: int) -> bool:
+    """Tells whether rounding makes the reference itself take another token than the one that is due."""
+    place, narrow = answer.at(number), answer.judgement.narrow
+    if narrow is None or float(place.value("temperature")):
+        return False
+    its_row: np.ndarray = narrow[len(answer.request.prompt_token_ids) - 1 + number]
+    return bool(processed(its_row, place).argmax() != processed(answer.row(number), place).argmax())
 
 
 def _judge_token(trial: Trial, answer: Answer, number: int, token_id: int) -> Finding | None:

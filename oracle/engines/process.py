@@ -4,6 +4,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -47,6 +48,7 @@ class ProcessEngine:
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
+        self._outgoing: queue.Queue[str | None] = queue.Queue()
         self._number = 0
         folder = tempfile.mkdtemp(prefix="oracle-engine-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -101,12 +103,9 @@ class ProcessEngine:
         if process is None:
             return
         self._process = None
-        if process.stdin is not None and process.poll() is None:
-            try:
-                process.stdin.close()
-                process.wait(timeout=10.0)
-            except (OSError, subprocess.TimeoutExpired):
-                pass
+        self._outgoing.put(None)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=10.0)
         _end(process)
 
     def _start(self) -> subprocess.Popen[str]:
@@ -120,12 +119,15 @@ class ProcessEngine:
                     env=self._environment,
                     encoding="utf-8",
                     errors="replace",
+                    process_group=0,  # so that the processes which it starts end with it
                 )
         except OSError as error:
             message = f"{self._command[0]} cannot be started: {error}"
             raise EngineCrashed(message, command=self._command) from error
-        self._lines = queue.Queue()
-        threading.Thread(target=_read_lines, args=(process, self._lines), daemon=True).start()
+        self._lines, self._outgoing = queue.Queue(), queue.Queue()
+        # Neither reading nor writing may hold this thread up, whatever the engine does or leaves undone.
+        for work, lines in ((_read_lines, self._lines), (_write_lines, self._outgoing)):
+            threading.Thread(target=work, args=(process, lines), daemon=True).start()
         return process
 
     def _ask(self, operation: str, **values: object) -> dict[str, Any]:
@@ -135,6 +137,7 @@ class ProcessEngine:
             return self._answer_to(operation, values)
         except (EngineCrashed, EngineHung, EngineProtocolError):
             if self._process is not None:
+                self._outgoing.put(None)
                 _end(self._process)
                 self._process = None
             raise
@@ -145,7 +148,7 @@ class ProcessEngine:
         if self._process is None:
             self._process = self._start()
         self._number += 1
-        self._send(json.dumps({"id": self._number, "op": operation, **values}))
+        self._outgoing.put(json.dumps({"id": self._number, "op": operation, **values}))
         try:
             line = self._lines.get(timeout=self._timeout)
         except queue.Empty:
@@ -154,15 +157,6 @@ class ProcessEngine:
         if line is None:
             raise EngineCrashed(self._obituary(operation), operation=operation)
         return self._read(line, operation)
-
-    def _send(self, line: str) -> None:
-        if self._process is None or self._process.stdin is None:
-            return
-        try:
-            self._process.stdin.write(line + "\n")
-            self._process.stdin.flush()
-        except OSError:
-            pass  # it is dead, which reading will tell
 
     def _read(self, line: str, operation: str) -> dict[str, Any]:
         try:
@@ -174,7 +168,7 @@ class ProcessEngine:
                 raise Refused(str(reply["refused"]))
             if "error" in reply:
                 raise EngineRaised(str(reply["error"]), traceback=reply.get("traceback"))
-            return dict(reply["ok"])
+            return {**reply["ok"]}
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             shown = line.strip()[:MAX_LINE_SHOWN]
             message = f"the engine answered {operation!r} with a line that is no answer: {shown!r}"
@@ -196,16 +190,25 @@ class ProcessEngine:
 
 def _read_lines(process: "subprocess.Popen[str]", lines: "queue.Queue[str | None]") -> None:
     if process.stdout is not None:
-        for line in process.stdout:
-            lines.put(line)
+        with process.stdout:
+            for line in process.stdout:
+                lines.put(line)
     lines.put(None)
 
 
+def _write_lines(process: "subprocess.Popen[str]", lines: "queue.Queue[str | None]") -> None:
+    if process.stdin is not None:
+        with suppress(OSError), process.stdin:  # it is dead, which reading will tell
+            while (line := lines.get()) is not None:
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+
+
 def _end(process: "subprocess.Popen[str]") -> None:
-    if process.poll() is None:
+    """Ends a process with all that it started, where the system knows groups of processes."""
+    if os.name == "posix":
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
         process.kill()
     process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):
-                pipe.close()

@@ -79,8 +79,15 @@ def serve(adapter: EngineAdapter, incoming: Iterable[str], outgoing: io.TextIOBa
     """Answers each line with a line that carries the same `id`."""
     for line in incoming:
         message = json.loads(line)
-        outgoing.write(json.dumps({"id": message.get("id"), **answer(adapter, message)}) + "\n")
+        outgoing.write(_line_of(message.get("id"), answer(adapter, message)) + "\n")
         outgoing.flush()
+
+
+def _line_of(number: Any, reply: dict[str, Any]) -> str:
+    try:
+        return json.dumps({"id": number, **reply})
+    except (TypeError, ValueError) as error:  # such as numbers of other libraries, or a dictionary in itself
+        return json.dumps({"id": number, "error": f"what the adapter gave is no plain data: {error}"})
 
 
 def serve_target(target: str) -> None:

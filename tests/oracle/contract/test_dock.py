@@ -7,10 +7,11 @@ import pytest
 from oracle.contract.check_engine import check_engine
 from oracle.contract.dock import Dock
 from oracle.contract.judging import CHECKS
+from oracle.contract.known import KnownDeviation
 from oracle.contract.outcome import CheckVerdict
 from oracle.contract.settings import DockSettings
 from oracle.engines.messages import EngineRun
-from oracle.errors import EngineHung
+from oracle.errors import EngineCrashed, EngineHung
 
 pytestmark = pytest.mark.without_shape_checks
 
@@ -89,6 +90,61 @@ def test_way_of_opening_that_is_refused_is_told_and_the_next_one_tried(dock_of, 
     assert {words for _, words in report.refused} == {"blocks of 4 are too small"}
     assert {way.knobs["block_size"] for way in report.opened} == {16}
     assert report.verdict is not CheckVerdict.FAIL
+
+
+def test_regression_refusals_are_tried_on_the_first_way_of_opening_that_is_taken(
+    dock_of, scripted_engine, declare, refused
+):
+    """They were tried on the first of all, and on none where that was refused."""
+
+    class Choosy(scripted_engine):  # type: ignore[valid-type, misc]
+        def open(self, folder, knobs):
+            if knobs["block_size"] == 16:
+                message = "blocks of 16 are too large"
+                raise refused(message)
+            super().open(folder, knobs)
+
+    report = dock_of(Choosy(declare(knobs=KNOBS))).run()
+    assert report.findings.num_seen["refusals"] > 0
+    assert report.verdict is not CheckVerdict.FAIL
+
+
+def test_engine_that_cannot_be_closed_is_a_failure_and_the_rest_is_told(dock_of, scripted_engine):
+    class Stuck(scripted_engine):  # type: ignore[valid-type, misc]
+        def close(self):
+            message = "workers still run"
+            raise RuntimeError(message)
+
+    report = dock_of(Stuck(), num_constructions=1).run()
+    assert [failure.finding.message for failure in report.failures] == ["EngineRaised: RuntimeError: workers still run"]
+    assert report.num_runs == 3
+
+
+def test_engine_that_crashes_on_something_illegal_fails_the_check_of_refusals(dock_of, scripted_engine):
+    class Brittle(scripted_engine):  # type: ignore[valid-type, misc]
+        def run(self, requests):
+            if not requests[0].prompt_token_ids:
+                message = "it ended with status 139"
+                raise EngineCrashed(message)
+            return super().run(requests)
+
+    report = dock_of(Brittle(), num_constructions=1).run()
+    assert [(failure.finding.check, failure.finding.blame) for failure in report.failures] == [
+        ("refusals", ("an empty prompt",))
+    ]
+    assert [request.prompt_token_ids for request in report.failures[0].scenario.requests] == [()]
+
+
+def test_known_failure_of_one_setting_does_not_hide_that_of_another(dock_of, scripted_engine, declare):
+    def spoil(_, run):
+        return EngineRun(run.outputs[:-1], run.witnesses)
+
+    known = KnownDeviation("form", "waits", blame="missing", knobs=(("block_size", 16),))
+    engine = scripted_engine(declare(knobs={"block_size": [16, 4]}), spoil=spoil)
+    report = dock_of(engine, known=(known,), shrink=False, checks=("form",)).run()
+    assert [failure.known for failure in report.failures] == [known, None]
+    assert report.unmet == []
+    assert report.verdict is CheckVerdict.FAIL
 
 
 def test_engine_that_hangs_is_a_failure_and_the_run_goes_on(dock_of, scripted_engine, declare):

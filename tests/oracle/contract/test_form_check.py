@@ -138,6 +138,7 @@ TWO = (ONE, EngineRequest("b", (1,), 3))
         (["a", "c"], {"missing"}, {"b"}),
         (["a", None], {"missing"}, {"b"}),
         (["a", 5, None], {"missing"}, {"b"}),
+        (["a", "b", ["b"], {}], {"unknown"}, set()),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "-".join(sorted(value)) or "none",
 )

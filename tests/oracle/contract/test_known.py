@@ -46,6 +46,14 @@ def test_deviation_of_a_family_does_not_cover_what_has_no_scenario():
     assert not KnownDeviation("tokens", "waits", family="llama").covers(FINDING, None)
 
 
+def test_deviation_without_parameters_covers_a_scenario_without_requests():
+    """An engine that does not even open has run none."""
+    finding = Finding("alive", Kind.WRONG, "it crashed")
+    scenario = EngineScenario((), {"block_size": 4}, FamilySpec("gemma2"))
+    assert KnownDeviation("alive", "waits", family="gemma2").covers(finding, scenario)
+    assert not KnownDeviation("alive", "waits", parameters=("top_k",)).covers(finding, scenario)
+
+
 def test_file_names_deviations_by_their_fields(tmp_path):
     path = tmp_path / "known.json"
     entry = {"check": "tokens", "reason": "waits", "knobs": {"block_size": 4}, "parameters": ["top_k"]}

@@ -91,6 +91,48 @@ def test_no_attempt_is_one_that_could_not_be_run():
             assert "temperature" in request.parameters or "top_k" not in request.parameters
 
 
+STRICT = replace(
+    DECLARATION,
+    parameters=("temperature", "top_k", "stop_token_ids", "min_tokens", "n"),
+    parameter_values={"stop_token_ids": [[1, 2, 3, 4]]},
+    needed_parameters={"n": "temperature"},
+    knobs={"block_size": [16, 4], "draft": [None, 2]},
+    excluded_knobs=({"block_size": 16, "draft": 2}, {"draft": None, "family": "qwen2"}),
+)
+
+
+def test_regression_no_attempt_is_one_that_the_engine_declares_not_to_take():
+    """Settings, values and parameters were made simple without regard to what excludes, allows or needs another."""
+    attempts = []
+    requests = tuple(replace(request, parameters={**request.parameters, "n": 2}) for request in REQUESTS)
+    start = replace(SCENARIO, requests=requests, knobs={"block_size": 4, "draft": 2})
+
+    def fails(scenario):
+        attempts.append(scenario)
+        return True
+
+    found = smallest(fails, start, STRICT)
+    assert (found.knobs, found.family) == ({"block_size": 16, "draft": None}, FamilySpec("llama"))
+    assert found.requests[0].parameters == {}
+    for scenario in attempts:
+        assert scenario.knobs != {"block_size": 16, "draft": 2}
+        assert scenario.knobs["draft"] == 2 or scenario.family != FamilySpec("qwen2")
+        for request in scenario.requests:
+            assert request.parameters.get("stop_token_ids", [1, 2, 3, 4]) == [1, 2, 3, 4]
+            assert "temperature" in request.parameters or "n" not in request.parameters
+
+
+def test_scenario_that_the_engine_does_not_take_becomes_small_all_the_same():
+    odd = replace(SCENARIO, requests=(replace(REQUESTS[0], parameters={"unheard_of": 1}),))
+    found = smallest(lambda scenario: "unheard_of" in scenario.requests[0].parameters, odd, STRICT)
+    assert (found.requests[0].max_tokens, found.before) == (1, ())
+
+
+def test_prompt_keeps_a_token_also_where_the_engine_takes_none():
+    found = smallest(lambda _: True, declaration=replace(DECLARATION, min_prompt_tokens=0))
+    assert len(found.requests[0].prompt_token_ids) == 1
+
+
 def test_requests_that_share_parameters_go_on_sharing_them():
     declaration = replace(DECLARATION, shares_parameters=True)
     attempts = []

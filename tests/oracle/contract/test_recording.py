@@ -80,3 +80,36 @@ def test_other_engine_runs_the_same_requests_with_its_own_simplest_settings(tmp_
 )
 def test_other_engine_says_nothing_of_what_it_does_not_take(tmp_path, engine, request_of_it):
     assert OtherEngine(engine, tmp_path).find(replace(SCENARIO, family=None, requests=(request_of_it,))) is None
+
+
+MIXED = (
+    replace(REQUEST, parameters={}, arrival=3, abort_after=1),
+    EngineRequest("r1", (4, 5), 3, {"temperature": 1.0, "seed": 1}),
+    EngineRequest("r2", (6,), 3),
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        ({"capabilities": ("arrivals", "aborts")}, [3]),
+        ({"capabilities": ()}, [3]),
+        ({"capabilities": (), "shares_parameters": True}, [1, 1, 1]),
+        ({"capabilities": (), "max_num_requests": 2}, [1, 1, 1]),
+    ],
+    ids=["takes all", "takes no arrivals", "shares parameters", "takes two at most"],
+)
+def test_regression_other_engine_is_asked_only_what_it_takes(tmp_path, scripted_engine, declare, fields, sizes):
+    """It got arrivals, aborts and mixed parameters also where it had declared to take none, and was blamed for that."""
+    engine = scripted_engine(declare(**fields))
+    run = OtherEngine(engine, tmp_path).find(EngineScenario(MIXED, family=None))
+    assert [len(requests) for requests in engine.ran] == sizes
+    assert [output.request_id for output in run.outputs] == ["r0", "r1", "r2"]
+    first = engine.ran[0][0]
+    assert (first.arrival, first.abort_after) == ((3, 1) if fields["capabilities"] else (0, None))
+
+
+def test_other_engine_says_nothing_of_values_that_it_does_not_take(tmp_path, scripted_engine, declare):
+    engine = scripted_engine(declare(parameter_values={"temperature": [0.5]}))
+    assert OtherEngine(engine, tmp_path).find(EngineScenario(MIXED, family=None)) is None
+    assert engine.ran == []

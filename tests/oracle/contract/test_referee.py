@@ -42,6 +42,13 @@ def test_bound_grows_with_a_coarser_dtype(folder):
     assert ModelReferee(folder, "bfloat16").judge(TOKENS).bound > 100 * ModelReferee(folder).judge(TOKENS).bound
 
 
+def test_logits_of_half_precision_are_kept_beside_those_of_float64(folder):
+    judgement = ModelReferee(folder, "bfloat16").judge(TOKENS)
+    assert judgement.narrow is not None
+    assert 0.0 < np.abs(judgement.narrow - judgement.logits).max() == judgement.bound / NOISE_FACTOR
+    assert ModelReferee(folder).judge(TOKENS).narrow is None
+
+
 def test_what_was_asked_before_is_remembered(folder):
     referee = ModelReferee(folder)
     assert referee.judge(TOKENS) is referee.judge(list(TOKENS))

@@ -1,9 +1,12 @@
 """Right tokens pass, wrong ones are found, and what is to blame is named; ties of the referee are told apart."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from oracle.contract.findings import Findings, Kind
+from oracle.contract.referee import Judgement
 from oracle.contract.token_checks import ANOTHER, answers, check_tokens, place_of, see_effects
 from oracle.engines.messages import EngineOutput, EngineRequest, EngineSample
 
@@ -115,6 +118,25 @@ def test_gap_decides_what_a_greedy_token_is(judge, gap, kind):
 
 def test_lowest_of_tied_tokens_is_no_finding(judge):
     assert judge({}, (1,), lambda _: [0.0, 1.0, -1.0, 1.0]).found == []
+
+
+def test_tokens_that_the_reference_itself_takes_another_for_are_counted(trial_of, output):
+    """With the request's parameters, and only where tokens are not drawn."""
+
+    class Rounding:
+        name = "rounding"
+
+        def judge(self, token_ids):
+            rows = np.tile(np.array(ROW), (len(token_ids), 1))
+            narrow = rows.copy()
+            narrow[1, 3] = 9.0
+            return Judgement(rows, 5.0, narrow)
+
+    for parameters, number in (({}, 2), ({"bad_token_sequences": [[3]]}, 0), ({"temperature": 1.0}, 0)):
+        trial = trial_of([EngineRequest("a", (1,), 4, parameters)], [output("a", 2, 2)], lambda _: ROW)
+        findings = Findings()
+        check_tokens(trial, answers(replace(trial, referee=Rounding()), set()), findings)
+        assert findings.num_reference_ties == number
 
 
 def test_near_ties_do_not_end_the_judgement(judge):

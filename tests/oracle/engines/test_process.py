@@ -120,6 +120,10 @@ def test_scores_that_are_no_numbers_and_long_outputs_survive_the_trip(engine):
         ("what?", "a line that is no answer: 'what[?]'"),
         ("[]", "no answer"),
         ('{"ok": {}}', "no answer"),
+        ('{"id": 1, "ok": null}', "no answer"),
+        ('{"id": 1, "ok": "abc"}', "no answer"),
+        ('{"id": 1, "ok": [["outputs", []]]}', "no answer"),
+        ("NaN", "no answer"),
         ('{"id": 9, "ok": {}}', "message 1 was answered with id 9"),
         ('{"id": 1, "ok": {"outputs": 3}}', "cannot be read"),
         ('{"id": 1, "ok": {"outputs": [{"samples": []}], "witnesses": {}}}', "cannot be read"),
@@ -152,6 +156,37 @@ def test_process_that_ends_without_an_answer_is_told(answering):
 def test_command_that_cannot_be_started_is_told():
     with pytest.raises(EngineCrashed, match="cannot be started"):
         ProcessEngine(["no-such-command-anywhere"]).declare()
+
+
+DEAF = """
+import subprocess, sys, time
+{before}
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["", "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])"],
+    ids=["alone", "with a child that holds its pipes"],
+)
+def test_regression_engine_that_never_reads_hangs_nobody(before):
+    """A long message filled the pipe, and a child of the engine's kept it open after the engine was killed."""
+    deaf = ProcessEngine([sys.executable, "-c", DEAF.format(before=before)], timeout=0.5)
+    begin = time.monotonic()
+    with pytest.raises(EngineHung):
+        deaf.run([EngineRequest("r0", (1,) * 200_000, 1)])
+    deaf.close()
+    assert time.monotonic() - begin < 20.0
+
+
+def test_engine_that_was_started_anew_gets_no_message_of_before(answering):
+    served = answering('{"id": 1, "ok": {}}')
+    served.open("x", {})
+    with pytest.raises(EngineCrashed):
+        served.open("y", {})
+    with pytest.raises(EngineProtocolError, match="message 3 was answered with id 1"):
+        served.open("z", {})
 
 
 def test_closing_ends_the_process_and_may_come_twice(engine):

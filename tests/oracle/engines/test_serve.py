@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 
 from oracle.engines.adapter import Refused
-from oracle.engines.declaration import PROTOCOL_VERSION
+from oracle.engines.declaration import PROTOCOL_VERSION, EngineDeclaration
 from oracle.engines.misbehaving import EchoEngine
 from oracle.engines.serve import answer, load_adapter, serve
 
@@ -81,3 +81,14 @@ def test_adapter_is_made_by_its_name():
 def test_name_of_another_form_is_refused(target):
     with pytest.raises(ValueError, match="MODULE:ATTRIBUTE"):
         load_adapter(target)
+
+
+def test_answer_that_is_no_plain_data_is_an_error_and_the_next_message_is_answered():
+    class Strange(EchoEngine):
+        def declare(self):
+            return EngineDeclaration("strange", parameter_values={"top_k": [{1, 2}]})
+
+    first, second = served(Strange(), {"id": 1, "op": "declare"}, {"id": 2, "op": "run", "requests": [REQUEST]})
+    assert first["id"] == 1
+    assert "what the adapter gave is no plain data" in first["error"]
+    assert "ok" in second
