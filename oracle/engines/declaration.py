@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from oracle.engines.parameters import PARAMETERS
+
 PROTOCOL_VERSION = 1
 """Raised whenever an adapter written for an older one would be misunderstood."""
 
@@ -150,13 +152,19 @@ class EngineDeclaration:
         return declaration
 
     def check(self) -> None:
-        """Checks that every word is one that the harness knows.
+        """Checks that every word is one that the harness knows, and that every knob has a value.
 
         Raises:
-            ValueError: One is not; the message names it and those that are.
+            ValueError: One is not, and the message names it and those that are; or a knob has none.
         """
+        excluded = tuple(name for group in self.excluded_parameters for name in group)
         choices_by_name = {
             "contract": ((self.contract,), CONTRACTS),
+            "parameters": (self.parameters, PARAMETERS),
+            "parameter_values": (tuple(self.parameter_values), PARAMETERS),
+            "parameter_order": (self.parameter_order, PARAMETERS),
+            "excluded_parameters": (excluded, PARAMETERS),
+            "needed_parameters": ((*self.needed_parameters, *self.needed_parameters.values()), PARAMETERS),
             "capabilities": (self.capabilities, CAPABILITIES),
             "ignore_eos": ((self.ignore_eos,), IGNORES_EOS),
             "scores_of": ((self.scores_of,), SCORES_OF),
@@ -168,3 +176,7 @@ class EngineDeclaration:
                 if value not in choices:
                     message = f"{name} {value!r} is none of {', '.join(choices)}"
                     raise ValueError(message)
+        empty = [name for name, knob_values in self.knobs.items() if not knob_values]
+        if empty:
+            message = f"knob {empty[0]} has no value that could be tried"
+            raise ValueError(message)

@@ -40,6 +40,12 @@ def test_name_is_enough():
         ({"scores_of": "luck"}, "scores_of"),
         ({"dtype": "int4"}, "dtype"),
         ({"surprise": 1}, "no field surprise"),
+        ({"parameters": ["topk"]}, "parameters 'topk' is none of temperature, top_k"),
+        ({"parameter_values": {"topk": [1]}}, "parameter_values 'topk'"),
+        ({"parameter_order": ["bias"]}, "parameter_order 'bias'"),
+        ({"excluded_parameters": [["top_k", "topp"]]}, "excluded_parameters 'topp'"),
+        ({"needed_parameters": {"n": "heat"}}, "needed_parameters 'heat'"),
+        ({"knobs": {"block_size": [16], "draft": []}}, "knob draft has no value"),
     ],
 )
 def test_unknown_words_are_refused_by_name(change, words):
