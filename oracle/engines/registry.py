@@ -14,6 +14,9 @@ _VLLM: dict[str, Any] = {
     "excluded_dependencies": ("torch", "torchaudio", "torchvision", "torchcodec"),
     "environment": {
         "HF_HUB_OFFLINE": "1",
+        # Looking tokens up sets the number of OpenMP's threads to numba's, and vLLM 0.32.0 multiplies by weights that
+        # another number of threads has packed as if all were packed alike.
+        "NUMBA_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -22,7 +25,7 @@ _VLLM: dict[str, Any] = {
         "VLLM_NO_USAGE_STATS": "1",
     },
 }
-"""What all adapters of vLLM have in common; the environment of one can be named for the others."""
+"""What all adapters of vLLM have in common."""
 
 
 @dataclass(frozen=True)
@@ -159,18 +162,21 @@ RECIPES: tuple[EngineRecipe, ...] = (
         name="vllm-speculative",
         summary="vLLM on CPU, with tokens looked up or drafted",
         target=f"{_ADAPTERS}.vllm_cpu:VllmSpeculativeAdapter",
+        shared_environment="vllm",
         **_VLLM,
     ),
     EngineRecipe(
         name="vllm-logits",
         summary="vLLM on CPU, which shows logits instead of log-probabilities",
         target=f"{_ADAPTERS}.vllm_cpu:VllmLogitsAdapter",
+        shared_environment="vllm",
         **_VLLM,
     ),
     EngineRecipe(
         name="vllm-processed",
         summary="vLLM on CPU, which shows log-probabilities of what tokens are drawn from",
         target=f"{_ADAPTERS}.vllm_cpu:VllmProcessedAdapter",
+        shared_environment="vllm",
         **_VLLM,
     ),
 )

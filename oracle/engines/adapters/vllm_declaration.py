@@ -94,7 +94,7 @@ _KNOBS: dict[str, list[Any]] = {
 }
 """What may change how requests are run, and may not change what comes out; `num_blocks` counts the null block."""
 
-_EXCLUDED_KNOBS: tuple[dict[str, Any], ...] = ()
+_LOOKUPS = ("ngram-3", "ngram-1", "ngram-5-of-2")
 
 _EXCLUDED_PARAMETERS = (
     # A grammar takes stop tokens for its own end, waives `min_tokens` there, and lets anything follow an EOS.
@@ -123,8 +123,8 @@ PLAIN = EngineDeclaration(
     parameters=_PARAMETERS,
     parameter_order=_ORDER,
     excluded_parameters=_EXCLUDED_PARAMETERS,
+    needed_parameters={"n": "temperature"},
     knobs=_KNOBS,
-    excluded_knobs=_EXCLUDED_KNOBS,
     families=_FAMILIES,
     head_dims=(32, 64, 96, 128),
     max_model_len=MAX_MODEL_LEN,
@@ -138,9 +138,11 @@ SPECULATIVE = replace(
     capabilities=tuple(name for name in PLAIN.capabilities if name != "seeded_sampling"),
     parameters=tuple(name for name in _PARAMETERS if name not in ("min_p", "logit_bias")),
     knobs={
-        "speculation": ["ngram-3", "ngram-1", "ngram-5-of-2", "draft-2"],
+        "speculation": [*_LOOKUPS, "draft-2"],
         **_KNOBS,
     },
+    # Tokens that are looked up come too late for a schedule made ahead.
+    excluded_knobs=tuple({"speculation": name, "async_scheduling": True} for name in _LOOKUPS),
     witnesses=(*PLAIN.witnesses, "drafted_tokens", "accepted_tokens", "rejected_tokens"),
 )
 """With speculation, which refuses two parameters, and whose drafts may take from a seed's stream as company decides."""

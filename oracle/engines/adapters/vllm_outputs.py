@@ -51,12 +51,16 @@ class Answers:
         if request_id in self._refusal_by_id:
             return EngineOutput(request_id, refused=self._refusal_by_id[request_id])
         prompt_logprobs = self._prompt_logprobs_by_id.get(request_id)
+        samples = [
+            sample_of(sample, request.parameters, is_aborted=request_id in self._aborted)
+            for sample in self._samples(request_id)
+        ]
+        if request_id in self._aborted:
+            # Those that had not begun are aborted as well.
+            samples += [EngineSample((), finish_reason="abort")] * (request.parameters.get("n", 1) - len(samples))
         return EngineOutput(
             request_id,
-            samples=tuple(
-                sample_of(sample, request.parameters, is_aborted=request_id in self._aborted)
-                for sample in self._samples(request_id)
-            ),
+            samples=tuple(samples),
             prompt_logprobs=None if prompt_logprobs is None else tuple(map(_values_by_token, prompt_logprobs)),
         )
 

@@ -91,3 +91,11 @@ def test_a_request_is_to_be_aborted_once_it_has_so_many_tokens(token_ids, finish
 
 def test_a_request_without_tokens_is_not_aborted():
     assert not Answers().is_to_be_aborted(EngineRequest("a", (1,), 9, abort_after=1))
+
+
+def test_samples_that_had_not_begun_are_aborted_as_well():
+    answers = Answers()
+    answers.take([output("a", completion((5, 6)))])
+    answers.abort("a")
+    samples = answers.output_of(EngineRequest("a", (1,), 9, {"n": 2}, abort_after=2)).samples
+    assert [(sample.token_ids, sample.finish_reason) for sample in samples] == [((5, 6), "abort"), ((), "abort")]
