@@ -12,6 +12,7 @@ from oracle.contract.law_check import check_law
 from oracle.contract.refusal_check import check_refusals
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
+from oracle.contract.watched import WatchedEngine
 from oracle.engines.opening import open_engine
 from oracle.errors import CheckFailed, ScenarioError
 from oracle.properties import observe
@@ -66,7 +67,7 @@ def _replay_on_engine(options: argparse.Namespace, scenario: EngineScenario, con
         message = f"{options.case} was found on {scenario.engine}; name the engine with --engine"
         raise ScenarioError(message, engine=scenario.engine)
     folder = None if options.model is None else resolve_model(options.model)
-    engine = open_engine(options.engine, python=options.python, command=options.engine_command)
+    engine = WatchedEngine(open_engine(options.engine, python=options.python, command=options.engine_command))
     session = EngineSession(engine, engine.declare(), folder=folder)
     findings = Findings()
     if scenario.check in ("refusals", "law"):

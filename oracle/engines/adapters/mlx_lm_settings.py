@@ -37,6 +37,7 @@ prompts for `insert_segments`.
 
 _KNOBS_OF_BATCHES = ("prefill_batch_size", "completion_batch_size", "segment_size")
 _KNOBS_OF_DRAFTS = ("draft", "num_draft_tokens")
+_RECURRENT_FAMILIES = ("mamba",)
 
 
 def _exclusions() -> tuple[dict[str, Any], ...]:
@@ -49,8 +50,9 @@ def _exclusions() -> tuple[dict[str, Any], ...]:
         "batch": _KNOBS_OF_DRAFTS,
         "speculative": (*_KNOBS_OF_BATCHES, "max_kv_size"),
     }
-    return tuple(
-        {"way": way, name: value} for way, names in idle.items() for name in names for value in KNOBS[name][1:]
+    return (
+        *({"way": way, name: value} for way, names in idle.items() for name in names for value in KNOBS[name][1:]),
+        *({"way": "speculative", "family": family} for family in _RECURRENT_FAMILIES),
     )
 
 
@@ -100,9 +102,6 @@ FAMILIES = (
     "mamba",
 )
 """Families whose folders it opens as transformers writes them."""
-
-RECURRENT_FAMILIES = ("mamba",)
-"""Those of them whose state cannot be trimmed."""
 
 WITNESSES = (
     "steps",

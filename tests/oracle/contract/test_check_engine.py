@@ -39,9 +39,17 @@ def test_known_failure_is_known_and_counted(report_of):
 
 
 def test_known_deviation_that_is_not_met_fails(report_of):
-    report = report_of([{"check": "form", "reason": "waits"}, {"check": "ends", "reason": "is gone"}])
+    report = report_of(
+        [{"check": "form", "reason": "waits"}, {"check": "form", "blame": "nobody", "reason": "is gone"}]
+    )
     assert report.verdict is CheckVerdict.FAIL
-    assert [deviation.check for deviation in report.unmet] == ["ends"]
+    assert [deviation.reason for deviation in report.unmet] == ["is gone"]
+
+
+def test_known_deviation_of_a_check_that_was_not_asked_for_is_not_missed(report_of):
+    report = report_of([{"check": "form", "reason": "waits"}, {"check": "ends", "reason": "was not asked for"}])
+    assert report.verdict is CheckVerdict.KNOWN
+    assert not report.unmet
 
 
 def test_other_file_is_refused(report_of):

@@ -103,6 +103,7 @@ def test_regression_other_engine_is_asked_only_what_it_takes(tmp_path, scripted_
     """It got arrivals, aborts and mixed parameters also where it had declared to take none, and was blamed for that."""
     engine = scripted_engine(declare(**fields))
     run = OtherEngine(engine, tmp_path).find(EngineScenario(MIXED, family=None))
+    assert run is not None
     assert [len(requests) for requests in engine.ran] == sizes
     assert [output.request_id for output in run.outputs] == ["r0", "r1", "r2"]
     first = engine.ran[0][0]
