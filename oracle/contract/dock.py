@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from oracle.choosers import RandomChooser
-from oracle.contract.constructions import Construction, constructions
+from oracle.contract.constructions import Construction, constructions, shapes_in_turn
 from oracle.contract.drawing import choose_run
 from oracle.contract.failure_book import FailureBook
 from oracle.contract.findings import Findings
@@ -134,7 +134,8 @@ class Dock:
         families = settings.families or declaration.families
         if settings.folder is not None or not families:
             families = ("",)
-        return constructions(declaration, families, settings.amount.num_constructions)
+        shapes = shapes_in_turn(families) if settings.families is None else families
+        return constructions(declaration, shapes, settings.amount.num_constructions, settings.seed)
 
     def _scenario(self, construction: Construction) -> EngineScenario:
         declaration = self.report.declaration
@@ -158,7 +159,8 @@ class Dock:
         if construction not in report.opened:
             report.opened.append(construction)
         report.has_referee = model.referee is not None
-        requests = choose_run(RandomChooser(seed), report.declaration, model.limits)
+        declaration = report.declaration.opened_with(construction.knobs)
+        requests = choose_run(RandomChooser(seed), declaration, model.limits)
         findings, scenario = Findings(), replace(scenario, requests=requests)
         trial = self._session.judge(scenario, findings)
         if trial is not None and self._settings.on_run is not None:
@@ -169,7 +171,8 @@ class Dock:
 
     def _try_once(self, construction: Construction) -> None:
         """Runs what needs no drawing: what is to be refused, and the law of drawn tokens."""
-        declaration, scenario = self.report.declaration, self._scenario(construction)
+        declaration = self.report.declaration.opened_with(construction.knobs)
+        scenario = self._scenario(construction)
         counted = Findings()
         found = []
         try:
