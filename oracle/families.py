@@ -9,7 +9,7 @@ import json
 import math
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from oracle.checkpoints import default_cache_root
 from oracle.errors import ScenarioError
 from oracle.family_shapes import COMMON, FAMILIES, family_of, options_of, shapes_of
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Raised whenever a spec would give other bytes than before."""
 
 _SCALED_EMBEDDINGS = ("gemma", "gemma2", "gemma3_text", "recurrent_gemma")
@@ -69,6 +69,7 @@ class FamilySpec:
         family: The name of a shape: one of `FAMILIES`, or a variant of one, such as `llama:tied`.
         seed: Decides every random value.
         head_dim: Width of one head, where the family lets it be chosen.
+        hidden_size: Width of the model, of which four heads share alike where the family lets no head be chosen.
         eos_token_ids: Ids that end a request.
         tie_word_embeddings: Whether the head uses the embedding's weight; None for what is usual in the family.
 
@@ -79,6 +80,7 @@ class FamilySpec:
     family: str = "llama"
     seed: int = 0
     head_dim: int = 32
+    hidden_size: int = COMMON["hidden_size"]
     eos_token_ids: tuple[int, ...] = (7, 19, 34, 58, 77, 101, 113, 126)
     tie_word_embeddings: bool | None = None
 
@@ -95,9 +97,23 @@ class FamilySpec:
         content = {"format_version": FORMAT_VERSION, **asdict(self), "options": options_of(self.family)}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
+    @classmethod
+    def with_head(cls, family: str, head_dim: int) -> "FamilySpec":
+        """Gives the spec of a shape in which a head has that width, in whichever way its family says so."""
+        spec = cls(family, head_dim=head_dim)
+        config = spec.config()
+        if getattr(config, "head_dim", None) == head_dim:
+            return spec
+        return replace(spec, hidden_size=config.num_attention_heads * head_dim)
+
     def config(self) -> Any:
         """Makes the family's configuration."""
-        values = {**COMMON, "head_dim": self.head_dim, "eos_token_id": list(self.eos_token_ids) or None}
+        values = {
+            **COMMON,
+            "hidden_size": self.hidden_size,
+            "head_dim": self.head_dim,
+            "eos_token_id": list(self.eos_token_ids) or None,
+        }
         if self.tie_word_embeddings is not None:
             values["tie_word_embeddings"] = self.tie_word_embeddings
         values |= options_of(self.family) or {}
@@ -148,7 +164,7 @@ def _fill(spec: FamilySpec, name: str, parameter: torch.Tensor, *, is_tied: bool
     family = family_of(spec.family)
     stream = UniformStream(spec.seed, f"{family} {name}")
     noise = torch.from_numpy(stream.uniform(parameter.numel())).view(parameter.shape)  # of one parameter
-    width = COMMON["hidden_size"]
+    width = spec.hidden_size
     embedding_std = _EMBEDDING_STD / (math.sqrt(width) if family in _SCALED_EMBEDDINGS else 1.0)
     if parameter.dim() == 1:
         for end, (middle, half_width) in _RANGE_BY_NAME.items():

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-_PLAIN_HEADS = {"head_dim": None, "num_key_value_heads": None}
+_NO_HEAD_DIM = {"head_dim": None}
+_PLAIN_HEADS = {**_NO_HEAD_DIM, "num_key_value_heads": None}
 _WINDOW = {"sliding_window": 12}
 _ALTERNATING = {**_WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 
@@ -12,30 +13,31 @@ _MAMBA_2 = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_ssm": 128, "mamba_d
 FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "llama": {},
     "mistral": _WINDOW,
-    "qwen2": {},
+    "qwen2": _NO_HEAD_DIM,
     "qwen3": {},
     "gemma": {},
     "gemma2": {**_ALTERNATING, "query_pre_attn_scalar": 32},
     "gemma3_text": {**_ALTERNATING, "query_pre_attn_scalar": 32},
-    "phi": {"partial_rotary_factor": 0.5},
-    "phi3": {"pad_token_id": None},
+    "phi": {**_NO_HEAD_DIM, "partial_rotary_factor": 0.5},
+    "phi3": {**_NO_HEAD_DIM, "pad_token_id": None},
     "gpt2": _PLAIN_HEADS,
     "gpt_neox": {**_PLAIN_HEADS, "rotary_pct": 0.25},
     "opt": {**_PLAIN_HEADS, "ffn_dim": 112, "word_embed_proj_dim": 64},
     "bloom": _PLAIN_HEADS,
     "falcon": {**_PLAIN_HEADS, "new_decoder_architecture": True, "num_kv_heads": 2},
-    "stablelm": {"partial_rotary_factor": 0.25, "head_dim": None},
-    "starcoder2": _WINDOW,
-    "olmo": {},
-    "olmo2": {},
-    "cohere": {"logit_scale": 0.5},
+    "stablelm": {**_NO_HEAD_DIM, "partial_rotary_factor": 0.25},
+    "starcoder2": {**_NO_HEAD_DIM, **_WINDOW},
+    "olmo": _NO_HEAD_DIM,
+    "olmo2": _NO_HEAD_DIM,
+    "cohere": {**_NO_HEAD_DIM, "logit_scale": 0.5},
     "cohere2": {**_ALTERNATING, "logit_scale": 0.5},
-    "granite": {"embedding_multiplier": 2.0, "attention_multiplier": 0.2, "residual_multiplier": 0.7},
-    "smollm3": {"no_rope_layers": [1, 0], "pad_token_id": None},
+    "granite": {**_NO_HEAD_DIM, "embedding_multiplier": 2.0, "attention_multiplier": 0.2, "residual_multiplier": 0.7},
+    "smollm3": {**_NO_HEAD_DIM, "no_rope_layers": [1, 0], "pad_token_id": None},
     "glm": {"pad_token_id": None},
     "glm4": {"pad_token_id": None},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": {
+        **_NO_HEAD_DIM,
         "num_experts": 4,
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 48,
@@ -52,6 +54,7 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "recurrent_gemma": {"attention_window_size": 12, "lru_width": 64, "block_types": ["recurrent", "attention"]},
     "gpt_neo": {**_PLAIN_HEADS, "attention_types": [[["global", "local"], 1]], "window_size": 12},
     "jamba": {
+        **_NO_HEAD_DIM,
         "num_experts": 4,
         "num_experts_per_tok": 2,
         "attn_layer_period": 2,
@@ -61,6 +64,7 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
         "use_mamba_kernels": False,
     },
     "falcon_h1": {
+        **_NO_HEAD_DIM,
         **_MAMBA_2,
         "key_multiplier": 0.5,
         "attention_in_multiplier": 0.7,
@@ -68,7 +72,9 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
         "embedding_multiplier": 2.0,
     },
     "granitemoehybrid": {
+        **_NO_HEAD_DIM,
         **_MAMBA_2,
+        "mamba_d_head": "auto",
         "layer_types": ["mamba", "attention"],
         "num_local_experts": 4,
         "num_experts_per_tok": 2,
@@ -77,6 +83,7 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
         "attention_multiplier": 0.2,
     },
     "ernie4_5_moe": {
+        **_NO_HEAD_DIM,
         "moe_num_experts": 4,
         "moe_k": 2,
         "moe_intermediate_size": 48,
@@ -94,7 +101,8 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
 }
 """Model families by transformers' names, with what their tiny configurations set besides the common widths.
 
-Sliding windows are so short that most requests go past them. None drops a width that the family does not take.
+Sliding windows are so short that most requests go past them. None drops a width that checkpoints of the family do not
+name.
 """
 
 COMMON: Mapping[str, Any] = {
@@ -166,7 +174,7 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "no-caps": {"attn_logit_softcapping": None, "final_logit_softcapping": None},
     },
     "gemma3_text": {"other-way-round": _OTHER_WAY_ROUND},
-    "phi": {"normed-queries": {"qk_layernorm": True, "head_dim": None}},
+    "phi": {"normed-queries": {"qk_layernorm": True}},
     "phi3": {"window": _WINDOW, "partial-rotary": {"partial_rotary_factor": 0.5}, "tied": _TIED},
     "gpt2": {"scaled-by-layer": {"scale_attn_by_inverse_layer_idx": True}},
     "gpt_neox": {

@@ -26,9 +26,6 @@ from oracle.engines.messages import EngineRequest
 from oracle.errors import EngineError, EngineRaised
 from oracle.families import FamilySpec
 
-USUAL_HEAD_DIM = 32
-"""For engines that take any: kernels of some engines need a multiple of 32."""
-
 History = tuple[tuple[EngineRequest, ...], ...]
 """Runs that came before in the same engine."""
 
@@ -141,9 +138,13 @@ class Dock:
         declaration = self.report.declaration
         family = None
         if self._settings.folder is None and construction.family:
-            family = FamilySpec(construction.family, head_dim=(*declaration.head_dims, USUAL_HEAD_DIM)[0])
+            family = self._spec(construction.family)
         name = f"{declaration.name} {declaration.version}".strip()
         return EngineScenario((), construction.knobs, family, engine=name)
+
+    def _spec(self, family: str) -> FamilySpec:
+        head_dims = self.report.declaration.head_dims
+        return FamilySpec.with_head(family, head_dims[0]) if head_dims else FamilySpec(family)
 
     def _try_one(self, construction: Construction, history: History, seed: int) -> tuple[EngineRequest, ...] | None:
         """Draws one run and judges it; gives its requests, or None where the engine was not opened like that."""

@@ -90,6 +90,15 @@ def test_head_can_be_tied_to_the_embedding():
     assert own.lm_head.weight is not own.model.embed_tokens.weight
 
 
+@pytest.mark.parametrize(("family", "hidden_size"), [("qwen3", 64), ("qwen2", 128), ("falcon", 128)])
+def test_head_has_the_width_that_an_engine_takes(family, hidden_size):
+    spec = FamilySpec.with_head(family, 32)
+    assert spec.hidden_size == hidden_size
+    model = make_family_model(spec)
+    query = next(weight for name, weight in model.named_parameters() if "q_proj.weight" in name or "query" in name)
+    assert query.shape[0] in (4 * 32, (4 + 2 * 2) * 32)
+
+
 def test_spec_refuses_a_family_that_nobody_knows():
     with pytest.raises(ScenarioError, match="'lama' is unknown; known are llama, mistral"):
         FamilySpec("lama")
@@ -117,6 +126,7 @@ def test_each_field_of_a_spec_gives_other_weights():
         replace(spec, family="qwen2"),
         replace(spec, seed=1),
         replace(spec, head_dim=16),
+        replace(spec, hidden_size=128),
         replace(spec, eos_token_ids=()),
         replace(spec, tie_word_embeddings=True),
     ]
