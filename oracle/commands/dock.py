@@ -1,7 +1,9 @@
 """`python -m oracle check --engine`: holds any engine to the contract that it declares."""
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -37,8 +39,16 @@ def add_options(check: argparse.ArgumentParser) -> None:
     group.add_argument("--timeout", type=float, default=300.0, help="seconds for each answer (default: %(default)g)")
     group.add_argument("--checks", help=f"comma-separated, of: {','.join(CHECKS)} (default: all)")
     group.add_argument("--families", help="comma-separated model families, of those that the engine declares")
+    group.add_argument(
+        "--knob",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="hold one of its settings to one value, as JSON or a plain word; may be repeated",
+    )
     group.add_argument("--constructions", type=positive, metavar="N", help="in how many ways it is opened")
     group.add_argument("--runs", type=positive, metavar="N", help="how many runs in each of them")
+    group.add_argument("--shrink-seconds", type=float, metavar="N", help="for making failures small, all together")
     group.add_argument("--known", type=Path, metavar="FILE", help="deviations that are known, each with its reason")
     group.add_argument(
         "--reference",
@@ -78,6 +88,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
             seed=options.seed,
             time_budget=options.time_budget,
             families=None if options.families is None else tuple(options.families.split(",")),
+            knobs=dict(knob(text) for text in options.knob),
+            shrink_seconds=options.shrink_seconds,
             num_constructions=options.constructions,
             num_runs=options.runs,
             checks=None if options.checks is None else chosen("check", options.checks, tuple(CHECKS)),
@@ -103,6 +115,18 @@ def _show(options: argparse.Namespace, console: Console, report: EngineReport, r
     if report.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_VACUOUS if report.verdict is CheckVerdict.VACUOUS else EXIT_PASS
+
+
+def knob(text: str) -> tuple[str, Any]:
+    """Reads NAME=VALUE; what is no JSON is a word."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        message = f"--knob {text} is not NAME=VALUE"
+        raise OracleError(message, option="knob")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
 
 
 def _words_of_engine(options: argparse.Namespace) -> str:

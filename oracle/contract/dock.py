@@ -40,6 +40,7 @@ class Dock:
 
     Raises:
         EngineError: The engine does not even declare itself.
+        OracleError: A setting that is to be held to one value is none of the engine's.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Dock:
         self._has_tried_once = False
         declaration = self._engine.declare()
         declaration.check()
+        declaration = declaration.fixed_to(settings.knobs)
         self._session = EngineSession(
             self._engine,
             declaration,

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from oracle.engines.parameters import PARAMETERS
+from oracle.errors import OracleError
 from oracle.family_shapes import FAMILIES, options_of
 
 PROTOCOL_VERSION = 1
@@ -166,6 +167,18 @@ class EngineDeclaration:
             for name in entry["parameters"]
         }
         return replace(self, parameters=tuple(name for name in self.parameters if name not in lacking))
+
+    def fixed_to(self, knobs: Mapping[str, Any]) -> "EngineDeclaration":
+        """Gives it with some settings held to one value each.
+
+        Raises:
+            OracleError: The engine has no such setting.
+        """
+        for name in knobs:
+            if name not in self.knobs:
+                message = f"{self.name} has no setting {name!r}; it has {', '.join(self.knobs) or 'none'}"
+                raise OracleError(message, name=name)
+        return replace(self, knobs={**self.knobs, **{name: [value] for name, value in knobs.items()}})
 
     def check(self) -> None:
         """Checks that every word is one that the harness knows, and that every knob has a value.
