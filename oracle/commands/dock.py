@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from oracle.commands.progress import shown_progress
 from oracle.commands.shared import EXIT_FAIL, EXIT_INTERRUPTED, EXIT_PASS, EXIT_VACUOUS, chosen, positive
 from oracle.contract.check_engine import check_engine
 from oracle.contract.judging import CHECKS
@@ -75,15 +75,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
     console.print(f"{name} in the dock, profile {options.profile}, seed {options.seed}", highlight=False)
     console.print(facts, style="dim", highlight=False)
     recording = Recording(name)
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True
-    ) as progress:
-        task = progress.add_task("opening", total=1.0)
+    with shown_progress(console, "opening", 1.0) as tell:
         report = check_engine(
             engine,
             model=folder,
             known=options.known,
-            on_progress=lambda share, words: progress.update(task, completed=share, description=words[:60]),
+            on_progress=tell,
             profile=options.profile,
             seed=options.seed,
             time_budget=options.time_budget,
