@@ -46,6 +46,12 @@ def add_options(check: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="hold one of its settings to one value, as JSON or a plain word; may be repeated",
     )
+    group.add_argument(
+        "--parameter",
+        action="append",
+        metavar="NAME[=VALUE]",
+        help="let requests ask for this alone, at any value or at this one; may be repeated",
+    )
     group.add_argument("--constructions", type=positive, metavar="N", help="in how many ways it is opened")
     group.add_argument("--runs", type=positive, metavar="N", help="how many runs in each of them")
     group.add_argument("--shrink-seconds", type=float, metavar="N", help="for making failures small, all together")
@@ -86,6 +92,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             time_budget=options.time_budget,
             families=None if options.families is None else tuple(options.families.split(",")),
             knobs=dict(knob(text) for text in options.knob),
+            parameters=None if options.parameter is None else dict(map(parameter, options.parameter)),
             shrink_seconds=options.shrink_seconds,
             num_constructions=options.constructions,
             num_runs=options.runs,
@@ -124,6 +131,11 @@ def knob(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except json.JSONDecodeError:
         return name, value
+
+
+def parameter(text: str) -> tuple[str, Any]:
+    """Reads NAME or NAME=VALUE."""
+    return knob(text) if "=" in text else (text, None)
 
 
 def _words_of_engine(options: argparse.Namespace) -> str:

@@ -10,6 +10,7 @@ from oracle.contract.minimising import minimise
 from oracle.contract.outcome import EngineFailure
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
+from oracle.contract.token_checks import ANOTHER
 from oracle.engines.adapter import Refused
 
 
@@ -61,4 +62,33 @@ def find_again(
         session.judge(scenario, findings, fresh=fresh)
     except Refused:
         return None
-    return next((one for one in findings.wrong() if signature_of(one, scenario)[:2] == signature[:2]), None)
+    return next((one for one in findings.wrong() if _is_alike(one, signature)), None)
+
+
+def _is_alike(finding: Finding, signature: Signature) -> bool:
+    """Tells whether a finding is of the same check and blame.
+
+    That a neighbour's parameters explain a wrong token may be chance, and goes with the neighbour.
+    """
+    check, blame = signature[:2]
+    return finding.check == check and (finding.blame == blame or ANOTHER in blame)
+
+
+def merged(failures: Sequence[EngineFailure]) -> list[EngineFailure]:
+    """Gives each failure once; those that became the same small scenario were one all along."""
+    kept: list[EngineFailure] = []
+    for failure in failures:
+        same = next((own for own in kept if _are_one(own, failure)), None)
+        if same is None:
+            kept.append(failure)
+        else:
+            same.number += failure.number
+    return kept
+
+
+def _are_one(one: EngineFailure, other: EngineFailure) -> bool:
+    return (
+        one.is_repeatable is True
+        and one.scenario == other.scenario
+        and (one.finding.signature, one.known) == (other.finding.signature, other.known)
+    )

@@ -44,6 +44,8 @@ class DockSettings:
         open_referee: Gives the referee of a checkpoint.
         time_budget: Seconds after which no further run begins.
         knobs: Settings that are held to one value each.
+        parameters: What requests may ask for, each with its one value, or None to draw one; None for all that the
+            engine takes.
         shrink_seconds: For making all failures small, instead of the profile's; 0 leaves them as they are.
         num_constructions: Ways of opening it, instead of the profile's.
         num_runs: Runs in each, instead of the profile's.
@@ -60,6 +62,7 @@ class DockSettings:
     open_referee: OpenReferee = open_model_referee
     time_budget: float | None = None
     knobs: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] | None = None
     shrink_seconds: float | None = None
     num_constructions: int | None = None
     num_runs: int | None = None

@@ -180,6 +180,26 @@ class EngineDeclaration:
                 raise OracleError(message, name=name)
         return replace(self, knobs={**self.knobs, **{name: [value] for name, value in knobs.items()}})
 
+    def limited_to(self, parameters: Mapping[str, Any]) -> "EngineDeclaration":
+        """Gives it with some parameters alone.
+
+        Args:
+            parameters: Each with its one value, or None for any.
+
+        Raises:
+            OracleError: The engine does not take one.
+        """
+        for name in parameters:
+            if name not in self.parameters:
+                message = f"{self.name} takes no parameter {name!r}; it takes {', '.join(self.parameters) or 'none'}"
+                raise OracleError(message, name=name)
+        values = {name: [value] for name, value in parameters.items() if value is not None}
+        return replace(
+            self,
+            parameters=tuple(name for name in self.parameters if name in parameters),
+            parameter_values={**self.parameter_values, **values},
+        )
+
     def check(self) -> None:
         """Checks that every word is one that the harness knows, and that every knob has a value.
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from oracle.commands.dock import knob
+from oracle.commands.dock import knob, parameter
 from oracle.commands.shared import EXIT_FAIL, EXIT_USAGE
 from oracle.contract.recording import Recording
 from oracle.contract.scenario import EngineScenario
@@ -102,6 +102,7 @@ def test_case_of_an_engine_asks_for_the_engine(run, tmp_path):
         (("--engine", "my_engine:MyEngine", "--checks", "luck"), "'luck' is unknown"),
         (("--engine", "my_engine:MyEngine", "--knob", "block_size"), "--knob block_size is not NAME=VALUE"),
         (("--engine", "my_engine:MyEngine", "--knob", "size=3"), "no setting 'size'"),
+        (("--engine", "my_engine:MyEngine", "--parameter", "luck"), "no parameter 'luck'"),
     ],
 )
 def test_check_refuses_what_does_not_fit_an_engine(run, engine_file, options, words):
@@ -123,3 +124,8 @@ def test_check_passes_with_a_witness_as_reference(run, engine_file):
 )
 def test_value_of_a_setting_is_json_or_a_word(text, value):
     assert knob(text) == ("a", value)
+
+
+@pytest.mark.parametrize(("text", "value"), [("a", None), ("a=3", 3), ("a=[1, 2]", [1, 2])])
+def test_parameter_may_have_a_value(text, value):
+    assert parameter(text) == ("a", value)

@@ -173,6 +173,19 @@ def test_setting_that_the_engine_does_not_have_is_refused(dock_of, scripted_engi
         dock_of(scripted_engine(declare(knobs=KNOBS)), knobs={"size": 7})
 
 
+def test_requests_ask_for_nothing_but_what_is_named(dock_of, scripted_engine, declare):
+    engine = scripted_engine(declare(parameters=("temperature", "top_k", "ignore_eos", "min_tokens")))
+    dock_of(engine, parameters={"ignore_eos": None, "min_tokens": 1}, checks=("tokens",)).run()
+    asked = [request.parameters for requests in engine.ran for request in requests]
+    assert {name for parameters in asked for name in parameters} == {"ignore_eos", "min_tokens"}
+    assert {parameters.get("min_tokens") for parameters in asked} == {None, 1}
+
+
+def test_parameter_that_the_engine_does_not_take_is_refused(dock_of, scripted_engine, declare):
+    with pytest.raises(OracleError, match="no parameter 'top_k'; it takes ignore_eos"):
+        dock_of(scripted_engine(declare(parameters=("ignore_eos",))), parameters={"top_k": 3})
+
+
 def test_time_budget_ends_the_drawing(dock_of, scripted_engine):
     report = dock_of(scripted_engine(), time_budget=0.0).run()
     assert (report.num_runs, report.interrupted) == (0, False)
