@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from oracle.contract.failure_book import Signature, signature_of
 from oracle.contract.findings import Finding, Findings
@@ -43,14 +44,20 @@ def make_small(session: EngineSession, failure: EngineFailure, first: EngineScen
     if start is None:
         return
 
-    def fails(scenario: EngineScenario) -> bool:
-        return find_again(session, signature, scenario, fresh=bool(scenario.before)) is not None
+    # Opening it anew for each attempt is slow, and needed only where it was warm from other attempts when it failed.
+    for is_always_fresh in (False, True):
+        fails = partial(_fails, session, signature, is_always_fresh=is_always_fresh)
+        smallest = minimise(start, fails, session.declaration, deadline=deadline)
+        found = find_again(session, signature, smallest, fresh=True)
+        if found is not None:
+            failure.scenario, failure.finding = smallest, found
+            return
+    failure.scenario = start
 
-    smallest = minimise(start, fails, session.declaration, deadline=deadline)
-    found = find_again(session, signature, smallest, fresh=True)
-    if found is None:  # the engine was warm from other attempts when it failed there
-        smallest, found = start, find_again(session, signature, start, fresh=True)
-    failure.scenario, failure.finding = smallest, found or failure.finding
+
+def _fails(session: EngineSession, signature: Signature, scenario: EngineScenario, *, is_always_fresh: bool) -> bool:
+    is_fresh = is_always_fresh or bool(scenario.before)
+    return find_again(session, signature, scenario, fresh=is_fresh) is not None
 
 
 def find_again(

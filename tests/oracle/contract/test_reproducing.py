@@ -124,3 +124,25 @@ def test_failures_that_became_the_same_are_one():
     assert one.number == 4
     assert merged([large, failure("e", is_repeatable=None)])[0] is large
     assert len(merged([large, failure("e", is_repeatable=None)])) == 2
+
+
+def test_failure_that_only_a_warm_engine_shows_on_less_is_made_small_in_fresh_ones(failures_of, scripted_engine):
+    """Attempts in one engine that was still warm from others led nowhere, and nothing was made small."""
+
+    class Warming(scripted_engine):  # type: ignore[valid-type, misc]
+        is_warm = False
+
+        def open(self, folder, knobs):
+            super().open(folder, knobs)
+            self.is_warm = False
+
+        def run(self, requests):
+            run = super().run(requests)
+            is_bad = self.is_warm or any(9 in request.prompt_token_ids for request in requests)
+            self.is_warm = self.is_warm or is_bad
+            return without_last(run) if is_bad else run
+
+    failure = failures_of(lambda _, run: run, "form", engine_type=Warming)
+    assert failure.is_repeatable
+    (request,) = failure.scenario.requests
+    assert request.prompt_token_ids == (9,)
