@@ -82,7 +82,7 @@ _ORDER = (
 
 _KNOBS: dict[str, list[Any]] = {
     "block_size": list(BLOCK_SIZES),
-    "num_blocks": [64, 8, 4],
+    "num_blocks": [64, 4],
     "max_num_batched_tokens": [1024, 48, 16],
     "max_num_seqs": [8, 3, 1],
     "enable_prefix_caching": [False, True],
