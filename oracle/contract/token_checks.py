@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from oracle.contract.filters import kept_tokens
+from oracle.contract.filters import Kept, kept_tokens
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.form_check import Broken
 from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER, Place, growth, processed
@@ -149,17 +149,19 @@ def _judge_token(trial: Trial, answer: Answer, number: int, token_id: int) -> Fi
 def _blame(trial: Trial, answer: Answer, number: int, token_id: int) -> tuple[str, ...]:
     """Tells which parameter a wrong token would be right without, or whose parameters it would be right with."""
 
-    def is_right(parameters: Mapping[str, Any]) -> bool:
+    def kept_with(parameters: Mapping[str, Any]) -> Kept:
         place = answer.at(number, parameters)
         scores = processed(answer.row(number), place)
-        return bool(kept_tokens(scores, place, answer.judgement.bound * growth(place))[token_id])
+        return kept_tokens(scores, place, answer.judgement.bound * growth(place))
 
     own = answer.place.parameters
     for name in TOKEN_PARAMETERS:
-        if name in own and is_right({key: value for key, value in own.items() if key != name}):
+        if name in own and kept_with({key: value for key, value in own.items() if key != name})[token_id]:
             return (name,)
     others = [request for request in trial.scenario.requests if request.request_id != answer.request.request_id]
-    return (ANOTHER,) if any(is_right(request.parameters) for request in others) else ()
+    # A neighbour that may draw nearly anything would explain every token.
+    theirs = [kept for kept in (kept_with(request.parameters) for request in others) if 2 * kept.sum() < len(kept)]
+    return (ANOTHER,) if any(kept[token_id] for kept in theirs) else ()
 
 
 def see_effects(judged: list[Answer], findings: Findings) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import openvino
 from openvino import opset13 as ops
 
+from oracle.engines.adapter import Refused
 from oracle.engines.adapters.llama_files import Array, inverse_frequencies, read_config, read_weights
 
 _LOWEST = float(np.finfo(np.float32).min)
@@ -24,7 +25,7 @@ def write_llama_openvino(folder: Path, target: Path, *, num_layers: int | None =
         The checkpoint's configuration.
 
     Raises:
-        Refused: The checkpoint is of another family.
+        Refused: The checkpoint is of another family, or has an activation that is not known here.
     """
     config = read_config(folder)
     config["num_hidden_layers"] = num_layers or config["num_hidden_layers"]
@@ -108,8 +109,18 @@ class _Builder:
         return product if bias is None else ops.add(product, ops.constant(bias.reshape(1, 1, -1)))
 
     def _mlp(self, hidden: Any, name: str) -> Any:
-        gate = ops.swish(self._linear(hidden, f"{name}.gate_proj"))
+        gate = self._activated(self._linear(hidden, f"{name}.gate_proj"))
         return self._linear(ops.multiply(gate, self._linear(hidden, f"{name}.up_proj")), f"{name}.down_proj")
+
+    def _activated(self, gate: Any) -> Any:
+        match self._config.get("hidden_act", "silu"):
+            case "silu":
+                return ops.swish(gate)
+            case "gelu":
+                return ops.gelu(gate, "ERF")
+            case other:
+                message = f"activation {other!r} is none of silu, gelu"
+                raise Refused(message)
 
     def _heads(self, hidden: Any, num_heads: int) -> Any:
         split = ops.reshape(hidden, _ints([0, 0, num_heads, self._head_dim]), special_zero=True)

@@ -147,6 +147,8 @@ class OpenVinoGenaiSpeculativeAdapter(OpenVinoGenaiAdapter):
         return replace(
             plain,
             name="openvino-genai-speculative",
+            # How many guesses a step checks is decided by company, and each takes from the seed's stream.
+            capabilities=tuple(name for name in plain.capabilities if name != "seeded_sampling"),
             parameters=tuple(name for name in plain.parameters if name != "n"),
             knobs={"speculation": list(SPECULATIONS), **plain.knobs},
         )

@@ -5,10 +5,10 @@ from typing import Any
 
 from oracle.engines.declaration import EngineDeclaration
 
-BLOCK_SIZES = (128, 64, 32)
-"""Attention on CPU takes multiples of 32 only."""
+BLOCK_SIZES = (128, 32)
+"""The usual one, and the smallest: attention on CPU takes multiples of 32 only, and only whole blocks are shared."""
 
-MAX_MODEL_LEN = 128
+MAX_MODEL_LEN = 96
 """Short, so that a pool may be so small that few requests fill it."""
 
 _FAMILIES = (
@@ -82,7 +82,7 @@ _ORDER = (
 
 _KNOBS: dict[str, list[Any]] = {
     "block_size": list(BLOCK_SIZES),
-    "num_blocks": [64, 8, 5],
+    "num_blocks": [64, 4],
     "max_num_batched_tokens": [1024, 48, 16],
     "max_num_seqs": [8, 3, 1],
     "enable_prefix_caching": [False, True],

@@ -100,6 +100,12 @@ def test_token_that_is_right_for_a_neighbour_is_blamed_on_its_parameters(judge):
     assert {each.blame for each in findings.found if each.request_id == "a"} == {(ANOTHER,)}
 
 
+def test_neighbour_that_may_draw_anything_is_blamed_for_nothing(judge):
+    neighbour = EngineRequest("b", (1,), 1, {"temperature": 1.5})
+    findings = judge({}, (4,), others=[neighbour])
+    assert {each.blame for each in findings.found if each.request_id == "a"} == {()}
+
+
 def test_only_the_first_wrong_token_of_an_answer_is_told(judge):
     findings = judge({}, (3, 3, 3))
     assert [each.place for each in findings.found] == [0, 0]
