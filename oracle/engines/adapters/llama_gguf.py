@@ -39,6 +39,10 @@ def write_llama_gguf(folder: Path, target: Path, *, dtype: str = "float32") -> d
         Refused: The checkpoint is none that such a file can hold.
     """
     config = read_config(folder)
+    activation = config.get("hidden_act", "silu")
+    if activation != "silu":
+        message = f"a GGUF file of a Llama has no place for hidden_act {activation!r}; it is silu there"
+        raise Refused(message)
     weight_by_name = read_weights(folder)
     writer = gguf.GGUFWriter(target, "llama")
     _add_settings(writer, config, is_half=dtype == "float16")

@@ -1,5 +1,7 @@
 """A checkpoint comes back from its GGUF file as it went in, read by the reader of this project."""
 
+import json
+
 import gguf
 import numpy as np
 import pytest
@@ -61,3 +63,12 @@ def test_matrices_can_be_halves(tmp_path):
 def test_weight_without_a_place_is_refused(name):
     with pytest.raises(Refused, match=f"weight {name} has no place in a GGUF file"):
         gguf_name(name)
+
+
+def test_activation_that_the_file_cannot_hold_is_refused(tmp_path):
+    """A model of the same weights with another activation would be judged against the checkpoint's."""
+    folder = write_checkpoint(CheckpointSpec(), tmp_path / "a")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "hidden_act": "gelu"}))
+    with pytest.raises(Refused, match="no place for hidden_act 'gelu'"):
+        write_llama_gguf(folder, tmp_path / "b.gguf")
