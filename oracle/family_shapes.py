@@ -61,7 +61,6 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
         "attn_layer_offset": 1,
         "mamba_d_state": 8,
         "mamba_dt_rank": 8,
-        "use_mamba_kernels": False,
     },
     "falcon_h1": {
         **_MAMBA_2,
@@ -220,6 +219,7 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "gpt_oss": {"yarn-rope": {"rope_parameters": {**_YARN_ROPE["rope_parameters"], "truncate": False}}},
     "mamba": {"biased": {"use_bias": True}, "unbiased-convolution": {"use_conv_bias": False}},
     "recurrent_gemma": {"one-key-head": _ONE_KEY_HEAD},
+    "falcon_h1": {"unscaled-keys": {"key_multiplier": 1.0}, "unscaled-attention": {"attention_in_multiplier": 1.0}},
     "granitemoehybrid": {"rotary": {"position_embedding_type": "rope"}},
 }
 """Variants of families by name, with what each sets besides the usual shape.
