@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from oracle.case_check import CaseReport
 from oracle.check import Checker, CheckSettings
 from oracle.checkpoints import CheckpointSpec, write_checkpoint
 from oracle.commands import dock
+from oracle.commands.progress import shown_progress
 from oracle.commands.shared import (
     EXIT_FAIL,
     EXIT_INTERRUPTED,
@@ -145,19 +145,17 @@ def _settings(options: argparse.Namespace, modes: tuple[str, ...], folder: Path 
 def _run_with_progress(
     check_settings: CheckSettings, console: Console, digests: Path | None
 ) -> tuple[Checker, list[Cell]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("cases", total=check_settings.num_examples)
-        with ExitStack() as stack:
-            writer = None if digests is None else stack.enter_context(DigestWriter(digests, check_settings.seed))
+    with ExitStack() as stack:
+        tell = stack.enter_context(shown_progress(console, "cases", check_settings.num_examples))
+        writer = None if digests is None else stack.enter_context(DigestWriter(digests, check_settings.seed))
 
-            def on_case(report: CaseReport) -> None:
-                progress.update(task, completed=report.task.index + 1)
-                if writer is not None:
-                    writer.write(report.digest_lines)
+        def on_case(report: CaseReport) -> None:
+            tell(report.task.index + 1)
+            if writer is not None:
+                writer.write(report.digest_lines)
 
-            checker = Checker(check_settings, on_case)
-            return checker, checker.run()
+        checker = Checker(check_settings, on_case)
+        return checker, checker.run()
 
 
 def _require_sensitive_checkpoints() -> None:

@@ -1,12 +1,14 @@
 """`python -m oracle check --engine`: holds any engine to the contract that it declares."""
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from oracle.commands.progress import shown_progress
 from oracle.commands.shared import EXIT_FAIL, EXIT_INTERRUPTED, EXIT_PASS, EXIT_VACUOUS, chosen, positive
 from oracle.contract.check_engine import check_engine
 from oracle.contract.judging import CHECKS
@@ -37,8 +39,22 @@ def add_options(check: argparse.ArgumentParser) -> None:
     group.add_argument("--timeout", type=float, default=300.0, help="seconds for each answer (default: %(default)g)")
     group.add_argument("--checks", help=f"comma-separated, of: {','.join(CHECKS)} (default: all)")
     group.add_argument("--families", help="comma-separated model families, of those that the engine declares")
+    group.add_argument(
+        "--knob",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="hold one of its settings to one value, as JSON or a plain word; may be repeated",
+    )
+    group.add_argument(
+        "--parameter",
+        action="append",
+        metavar="NAME[=VALUE]",
+        help="let requests ask for this alone, at any value or at this one; may be repeated",
+    )
     group.add_argument("--constructions", type=positive, metavar="N", help="in how many ways it is opened")
     group.add_argument("--runs", type=positive, metavar="N", help="how many runs in each of them")
+    group.add_argument("--shrink-seconds", type=float, metavar="N", help="for making failures small, all together")
     group.add_argument("--known", type=Path, metavar="FILE", help="deviations that are known, each with its reason")
     group.add_argument(
         "--reference",
@@ -65,19 +81,19 @@ def run(options: argparse.Namespace, console: Console) -> int:
     console.print(f"{name} in the dock, profile {options.profile}, seed {options.seed}", highlight=False)
     console.print(facts, style="dim", highlight=False)
     recording = Recording(name)
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True
-    ) as progress:
-        task = progress.add_task("opening", total=1.0)
+    with shown_progress(console, "opening", 1.0) as tell:
         report = check_engine(
             engine,
             model=folder,
             known=options.known,
-            on_progress=lambda share, words: progress.update(task, completed=share, description=words[:60]),
+            on_progress=tell,
             profile=options.profile,
             seed=options.seed,
             time_budget=options.time_budget,
             families=None if options.families is None else tuple(options.families.split(",")),
+            knobs=dict(knob(text) for text in options.knob),
+            parameters=None if options.parameter is None else dict(map(parameter, options.parameter)),
+            shrink_seconds=options.shrink_seconds,
             num_constructions=options.constructions,
             num_runs=options.runs,
             checks=None if options.checks is None else chosen("check", options.checks, tuple(CHECKS)),
@@ -103,6 +119,23 @@ def _show(options: argparse.Namespace, console: Console, report: EngineReport, r
     if report.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_VACUOUS if report.verdict is CheckVerdict.VACUOUS else EXIT_PASS
+
+
+def knob(text: str) -> tuple[str, Any]:
+    """Reads NAME=VALUE; what is no JSON is a word."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        message = f"--knob {text} is not NAME=VALUE"
+        raise OracleError(message, option="knob")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def parameter(text: str) -> tuple[str, Any]:
+    """Reads NAME or NAME=VALUE."""
+    return knob(text) if "=" in text else (text, None)
 
 
 def _words_of_engine(options: argparse.Namespace) -> str:

@@ -3,13 +3,14 @@
 import argparse
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from oracle.choosers import RandomChooser
+from oracle.commands.progress import shown_progress
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, EXIT_VACUOUS, chosen, pin_threads, positive
 from oracle.scenario import Scenario
 from oracle.schedule_properties import CHECKPOINTS, ModelRuns
@@ -48,15 +49,14 @@ def run(options: argparse.Namespace, console: Console) -> int:
     features = (*FEATURES, *PAIRS, *(SPECULATIVE_FEATURES if options.speculative else ()))
     runner: RunSchedule = run_with_effects if options.symbolic else ModelRuns().run
     deadline = None if options.time_budget is None else time.monotonic() + options.time_budget
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("schedules", total=options.examples)
+    done = count(1)
+    with shown_progress(console, "schedules", options.examples) as tell:
         reports = run_schedules(
             schedules_of(options),
             runner,
             modes,
             deadline=deadline,
-            on_schedule=lambda: progress.advance(task),
+            on_schedule=lambda: tell(next(done)),
             features=features,
         )
     show(console, reports)

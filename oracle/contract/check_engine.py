@@ -26,7 +26,7 @@ def check_engine(
         model: A checkpoint folder; generated ones unless given.
         known: A file of known deviations.
         on_progress: Called with the share that is done, from 0 to 1, and what comes next.
-        **options: Further fields of `DockSettings`: profile, seed, families, time_budget, shrink and others.
+        **options: Further fields of `DockSettings`: profile, seed, families, knobs, parameters and others.
 
     Returns:
         What was seen; `report.verdict` is the worst of all checks.
@@ -34,6 +34,7 @@ def check_engine(
     Raises:
         EngineError: The engine does not declare itself.
         ScenarioError: The file of known deviations holds something else.
+        OracleError: `knobs` or `parameters` names what the engine does not have.
         TypeError: There is no such option.
     """
     settings = DockSettings(

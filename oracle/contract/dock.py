@@ -16,7 +16,7 @@ from oracle.contract.known import first_cover
 from oracle.contract.law_check import check_law
 from oracle.contract.outcome import EngineFailure, EngineReport
 from oracle.contract.refusal_check import check_refusals
-from oracle.contract.reproducing import make_all_small
+from oracle.contract.reproducing import make_all_small, merged
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
 from oracle.contract.settings import DockSettings
@@ -40,6 +40,7 @@ class Dock:
 
     Raises:
         EngineError: The engine does not even declare itself.
+        OracleError: A setting or a parameter that is named is none of the engine's.
     """
 
     def __init__(
@@ -55,6 +56,9 @@ class Dock:
         self._has_tried_once = False
         declaration = self._engine.declare()
         declaration.check()
+        declaration = declaration.fixed_to(settings.knobs)
+        if settings.parameters is not None:
+            declaration = declaration.limited_to(settings.parameters)
         self._session = EngineSession(
             self._engine,
             declaration,
@@ -79,6 +83,7 @@ class Dock:
             with self._interruptible():
                 seconds = self._settings.amount.shrink_seconds
                 make_all_small(self._session, report.failures, seconds, lambda words: self._on_progress(1.0, words))
+                report.failures = merged(report.failures)
         self._close()
         for failure in report.failures:
             # What is new on a large scenario may turn out to be known when it is small.

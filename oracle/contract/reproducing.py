@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from oracle.contract.failure_book import Signature, signature_of
 from oracle.contract.findings import Finding, Findings
@@ -10,6 +11,7 @@ from oracle.contract.minimising import minimise
 from oracle.contract.outcome import EngineFailure
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
+from oracle.contract.token_checks import ANOTHER
 from oracle.engines.adapter import Refused
 
 
@@ -42,14 +44,20 @@ def make_small(session: EngineSession, failure: EngineFailure, first: EngineScen
     if start is None:
         return
 
-    def fails(scenario: EngineScenario) -> bool:
-        return find_again(session, signature, scenario, fresh=bool(scenario.before)) is not None
+    # Opening it anew for each attempt is slow, and needed only where it was warm from other attempts when it failed.
+    for is_always_fresh in (False, True):
+        fails = partial(_fails, session, signature, is_always_fresh=is_always_fresh)
+        smallest = minimise(start, fails, session.declaration, deadline=deadline)
+        found = find_again(session, signature, smallest, fresh=True)
+        if found is not None:
+            failure.scenario, failure.finding = smallest, found
+            return
+    failure.scenario = start
 
-    smallest = minimise(start, fails, session.declaration, deadline=deadline)
-    found = find_again(session, signature, smallest, fresh=True)
-    if found is None:  # the engine was warm from other attempts when it failed there
-        smallest, found = start, find_again(session, signature, start, fresh=True)
-    failure.scenario, failure.finding = smallest, found or failure.finding
+
+def _fails(session: EngineSession, signature: Signature, scenario: EngineScenario, *, is_always_fresh: bool) -> bool:
+    is_fresh = is_always_fresh or bool(scenario.before)
+    return find_again(session, signature, scenario, fresh=is_fresh) is not None
 
 
 def find_again(
@@ -61,4 +69,33 @@ def find_again(
         session.judge(scenario, findings, fresh=fresh)
     except Refused:
         return None
-    return next((one for one in findings.wrong() if signature_of(one, scenario)[:2] == signature[:2]), None)
+    return next((one for one in findings.wrong() if _is_alike(one, signature)), None)
+
+
+def _is_alike(finding: Finding, signature: Signature) -> bool:
+    """Tells whether a finding is of the same check and blame.
+
+    That a neighbour's parameters explain a wrong token may be chance, and goes with the neighbour.
+    """
+    check, blame = signature[:2]
+    return finding.check == check and (finding.blame == blame or ANOTHER in blame)
+
+
+def merged(failures: Sequence[EngineFailure]) -> list[EngineFailure]:
+    """Gives each failure once; those that became the same small scenario were one all along."""
+    kept: list[EngineFailure] = []
+    for failure in failures:
+        same = next((own for own in kept if _are_one(own, failure)), None)
+        if same is None:
+            kept.append(failure)
+        else:
+            same.number += failure.number
+    return kept
+
+
+def _are_one(one: EngineFailure, other: EngineFailure) -> bool:
+    return (
+        one.is_repeatable is True
+        and one.scenario == other.scenario
+        and (one.finding.signature, one.known) == (other.finding.signature, other.known)
+    )

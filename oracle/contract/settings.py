@@ -1,8 +1,9 @@
 """How much of an engine is tried, and on what."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from oracle.contract.known import KnownDeviation
 from oracle.contract.recording import Against
@@ -42,7 +43,10 @@ class DockSettings:
         known: Deviations that are known.
         open_referee: Gives the referee of a checkpoint.
         time_budget: Seconds after which no further run begins.
-        shrink: Whether failures are made small.
+        knobs: Settings that are held to one value each.
+        parameters: What requests may ask for, each with its one value, or None to draw one; None for all that the
+            engine takes.
+        shrink_seconds: For making all failures small, instead of the profile's; 0 leaves them as they are.
         num_constructions: Ways of opening it, instead of the profile's.
         num_runs: Runs in each, instead of the profile's.
         against: Gives what another engine gave; None to compare with none.
@@ -57,7 +61,9 @@ class DockSettings:
     known: tuple[KnownDeviation, ...] = ()
     open_referee: OpenReferee = open_model_referee
     time_budget: float | None = None
-    shrink: bool = True
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] | None = None
+    shrink_seconds: float | None = None
     num_constructions: int | None = None
     num_runs: int | None = None
     against: Against | None = None
@@ -75,5 +81,5 @@ class DockSettings:
         return Profile(
             self.num_constructions or profile.num_constructions,
             self.num_runs or profile.num_runs,
-            profile.shrink_seconds if self.shrink else 0.0,
+            profile.shrink_seconds if self.shrink_seconds is None else self.shrink_seconds,
         )

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from oracle.engines.parameters import PARAMETERS
+from oracle.errors import OracleError
 from oracle.family_shapes import FAMILIES, options_of
 
 PROTOCOL_VERSION = 1
@@ -166,6 +167,38 @@ class EngineDeclaration:
             for name in entry["parameters"]
         }
         return replace(self, parameters=tuple(name for name in self.parameters if name not in lacking))
+
+    def fixed_to(self, knobs: Mapping[str, Any]) -> "EngineDeclaration":
+        """Gives it with some settings held to one value each.
+
+        Raises:
+            OracleError: The engine has no such setting.
+        """
+        for name in knobs:
+            if name not in self.knobs:
+                message = f"{self.name} has no setting {name!r}; it has {', '.join(self.knobs) or 'none'}"
+                raise OracleError(message, name=name)
+        return replace(self, knobs={**self.knobs, **{name: [value] for name, value in knobs.items()}})
+
+    def limited_to(self, parameters: Mapping[str, Any]) -> "EngineDeclaration":
+        """Gives it with some parameters alone.
+
+        Args:
+            parameters: Each with its one value, or None for any.
+
+        Raises:
+            OracleError: The engine does not take one.
+        """
+        for name in parameters:
+            if name not in self.parameters:
+                message = f"{self.name} takes no parameter {name!r}; it takes {', '.join(self.parameters) or 'none'}"
+                raise OracleError(message, name=name)
+        values = {name: [value] for name, value in parameters.items() if value is not None}
+        return replace(
+            self,
+            parameters=tuple(name for name in self.parameters if name in parameters),
+            parameter_values={**self.parameter_values, **values},
+        )
 
     def check(self) -> None:
         """Checks that every word is one that the harness knows, and that every knob has a value.

@@ -27,9 +27,9 @@ _SHARED_KNOBS: dict[str, list[Any]] = {
 KNOBS_ALONE: dict[str, list[Any]] = {**_SHARED_KNOBS, "speculation": list(SPECULATIONS)}
 KNOBS_PADDED: dict[str, list[Any]] = {**_SHARED_KNOBS, "pad_token": list(PAD_TOKENS)}
 
-_FAMILIES_WITHOUT_SDPA = ("gemma2", "bloom", "gpt_oss", "mamba")
+_FAMILIES_WITHOUT_SDPA = ("gemma2", "bloom", "gpt_oss", "mamba", "gpt_neo")
 _FAMILIES_WITHOUT_CHUNKS = ("mamba", "recurrent_gemma")
-_FAMILIES_WITHOUT_SPECULATION = ("mamba", "recurrent_gemma")
+_FAMILIES_WITHOUT_SPECULATION = ("mamba", "recurrent_gemma", "jamba", "falcon_h1", "granitemoehybrid", "minimax")
 """Models that it calls stateful."""
 
 _FAMILIES_WITH_WINDOWS = ("mistral", "gemma2", "gemma3_text", "starcoder2", "cohere2", "gpt_oss")
@@ -69,6 +69,12 @@ FAMILIES = (
     "gpt_oss",
     "mamba",
     "recurrent_gemma",
+    "gpt_neo",
+    "jamba",
+    "falcon_h1",
+    "granitemoehybrid",
+    "ernie4_5_moe",
+    "minimax",
 )
 """Families whose folders it opens; there are more than these that the harness generates."""
 

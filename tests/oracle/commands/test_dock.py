@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from oracle.commands.dock import knob, parameter
 from oracle.commands.shared import EXIT_FAIL, EXIT_USAGE
 from oracle.contract.recording import Recording
 from oracle.contract.scenario import EngineScenario
@@ -99,6 +100,9 @@ def test_case_of_an_engine_asks_for_the_engine(run, tmp_path):
         (("--engine", "none:such", "--properties", "bits"), "--properties is about the modes"),
         (("--engine", "unheard-of"), "unheard-of"),
         (("--engine", "my_engine:MyEngine", "--checks", "luck"), "'luck' is unknown"),
+        (("--engine", "my_engine:MyEngine", "--knob", "block_size"), "--knob block_size is not NAME=VALUE"),
+        (("--engine", "my_engine:MyEngine", "--knob", "size=3"), "no setting 'size'"),
+        (("--engine", "my_engine:MyEngine", "--parameter", "luck"), "no parameter 'luck'"),
     ],
 )
 def test_check_refuses_what_does_not_fit_an_engine(run, engine_file, options, words):
@@ -113,3 +117,15 @@ def test_check_passes_with_a_witness_as_reference(run, engine_file):
     status, output, _ = run("check", *FEW, "--reference", "witness", "--checks", "tokens")
     assert "tokens          pass" in output
     assert status != EXIT_FAIL
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("a=3", 3), ("a=null", None), ("a=true", True), ("a=batch", "batch"), ("a=x=y", "x=y")]
+)
+def test_value_of_a_setting_is_json_or_a_word(text, value):
+    assert knob(text) == ("a", value)
+
+
+@pytest.mark.parametrize(("text", "value"), [("a", None), ("a=3", 3), ("a=[1, 2]", [1, 2])])
+def test_parameter_may_have_a_value(text, value):
+    assert parameter(text) == ("a", value)

@@ -11,7 +11,7 @@ from oracle.contract.known import KnownDeviation
 from oracle.contract.outcome import CheckVerdict
 from oracle.contract.settings import DockSettings
 from oracle.engines.messages import EngineRun
-from oracle.errors import EngineCrashed, EngineHung
+from oracle.errors import EngineCrashed, EngineHung, OracleError
 
 pytestmark = pytest.mark.without_shape_checks
 
@@ -141,7 +141,7 @@ def test_known_failure_of_one_setting_does_not_hide_that_of_another(dock_of, scr
 
     known = KnownDeviation("form", "waits", blame="missing", knobs=(("block_size", 16),))
     engine = scripted_engine(declare(knobs={"block_size": [16, 4]}), spoil=spoil)
-    report = dock_of(engine, known=(known,), shrink=False, checks=("form",)).run()
+    report = dock_of(engine, known=(known,), shrink_seconds=0.0, checks=("form",)).run()
     assert [failure.known for failure in report.failures] == [known, None]
     assert report.unmet == []
     assert report.verdict is CheckVerdict.FAIL
@@ -160,6 +160,30 @@ def test_engine_that_hangs_is_a_failure_and_the_run_goes_on(dock_of, scripted_en
         ("EngineHung",)
     ]
     assert len(report.opened) == 4
+
+
+def test_setting_is_held_to_a_value(dock_of, scripted_engine, declare):
+    report = dock_of(scripted_engine(declare(knobs=KNOBS)), knobs={"block_size": 7}).run()
+    assert {construction.knobs["block_size"] for construction in report.opened} == {7}
+    assert len({repr(construction.knobs) for construction in report.opened}) > 1
+
+
+def test_setting_that_the_engine_does_not_have_is_refused(dock_of, scripted_engine, declare):
+    with pytest.raises(OracleError, match="no setting 'size'; it has"):
+        dock_of(scripted_engine(declare(knobs=KNOBS)), knobs={"size": 7})
+
+
+def test_requests_ask_for_nothing_but_what_is_named(dock_of, scripted_engine, declare):
+    engine = scripted_engine(declare(parameters=("temperature", "top_k", "ignore_eos", "min_tokens")))
+    dock_of(engine, parameters={"ignore_eos": None, "min_tokens": 1}, checks=("tokens",)).run()
+    asked = [request.parameters for requests in engine.ran for request in requests]
+    assert {name for parameters in asked for name in parameters} == {"ignore_eos", "min_tokens"}
+    assert {parameters.get("min_tokens") for parameters in asked} == {None, 1}
+
+
+def test_parameter_that_the_engine_does_not_take_is_refused(dock_of, scripted_engine, declare):
+    with pytest.raises(OracleError, match="no parameter 'top_k'; it takes ignore_eos"):
+        dock_of(scripted_engine(declare(parameters=("ignore_eos",))), parameters={"top_k": 3})
 
 
 def test_time_budget_ends_the_drawing(dock_of, scripted_engine):

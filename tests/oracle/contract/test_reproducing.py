@@ -1,12 +1,13 @@
 """A failure is looked for again in a fresh engine, with what ran before only where that is needed."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.outcome import EngineFailure
-from oracle.contract.reproducing import make_all_small
+from oracle.contract.reproducing import make_all_small, merged
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
 from oracle.engines.messages import EngineRequest, EngineRun
@@ -95,3 +96,53 @@ def test_failures_that_were_tried_or_have_no_scenario_are_left_alone(scripted_en
     make_all_small(session, failures, 30.0)
     assert (engine.ran, failures[1].is_repeatable) == ([], None)
     assert time.monotonic() - begin < 5.0
+
+
+def test_neighbour_whose_parameters_explain_a_wrong_token_may_go(failures_of):
+    """Its parameters explained the token by chance, so that the failure could not be made small."""
+
+    def spoil(_, run):
+        changed = tuple(
+            replace(output, samples=(replace(output.samples[0], token_ids=(8, *output.samples[0].token_ids[1:])),))
+            for output in run.outputs
+        )
+        return EngineRun(changed, run.witnesses)
+
+    neighbour = EngineRequest("r1", (4, 5), 3, {"allowed_token_ids": [8]})
+    failure = failures_of(spoil, "tokens", first=EngineScenario((LONG, neighbour), family=None))
+    assert failure.is_repeatable
+    assert len(failure.scenario.requests) == 1
+
+
+def test_failures_that_became_the_same_are_one():
+    def failure(message, scenario=SCENARIO, **fields):
+        return EngineFailure(Finding("tokens", Kind.WRONG, message), scenario, 2, **{"is_repeatable": True, **fields})
+
+    other = EngineScenario((SHORT,), family=None)
+    one, same, large, third = failure("a"), failure("b"), failure("c", is_repeatable=None), failure("d", other)
+    assert merged([one, same, third]) == [one, third]
+    assert one.number == 4
+    assert merged([large, failure("e", is_repeatable=None)])[0] is large
+    assert len(merged([large, failure("e", is_repeatable=None)])) == 2
+
+
+def test_failure_that_only_a_warm_engine_shows_on_less_is_made_small_in_fresh_ones(failures_of, scripted_engine):
+    """Attempts in one engine that was still warm from others led nowhere, and nothing was made small."""
+
+    class Warming(scripted_engine):  # type: ignore[valid-type, misc]
+        is_warm = False
+
+        def open(self, folder, knobs):
+            super().open(folder, knobs)
+            self.is_warm = False
+
+        def run(self, requests):
+            run = super().run(requests)
+            is_bad = self.is_warm or any(9 in request.prompt_token_ids for request in requests)
+            self.is_warm = self.is_warm or is_bad
+            return without_last(run) if is_bad else run
+
+    failure = failures_of(lambda _, run: run, "form", engine_type=Warming)
+    assert failure.is_repeatable
+    (request,) = failure.scenario.requests
+    assert request.prompt_token_ids == (9,)

@@ -15,4 +15,4 @@ def test_profiles_grow():
 
 def test_amount_is_the_profiles_unless_told():
     assert DockSettings(profile="ci").amount == PROFILES["ci"]
-    assert DockSettings(num_constructions=2, num_runs=3, shrink=False).amount == Profile(2, 3, 0.0)
+    assert DockSettings(num_constructions=2, num_runs=3, shrink_seconds=0.0).amount == Profile(2, 3, 0.0)
