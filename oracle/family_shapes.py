@@ -61,10 +61,8 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
         "attn_layer_offset": 1,
         "mamba_d_state": 8,
         "mamba_dt_rank": 8,
-        "use_mamba_kernels": False,
     },
     "falcon_h1": {
-        **_NO_HEAD_DIM,
         **_MAMBA_2,
         "key_multiplier": 0.5,
         "attention_in_multiplier": 0.7,
@@ -133,6 +131,7 @@ _LINEAR_ROPE = {"rope_parameters": {**_THETA, "rope_type": "linear", "factor": 4
 _YARN_ROPE = {
     "rope_parameters": {**_THETA, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
 }
+_DYNAMIC_ROPE = {"rope_parameters": {**_THETA, "rope_type": "dynamic", "factor": 2.0}}
 _OTHER_BASE = {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}
 _TIED = {"tie_word_embeddings": True}
 _UNTIED = {"tie_word_embeddings": False}
@@ -149,6 +148,7 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "tied": _TIED,
         "linear-rope": _LINEAR_ROPE,
         "yarn-rope": _YARN_ROPE,
+        "dynamic-rope": _DYNAMIC_ROPE,
         "other-rope-base": _OTHER_BASE,
         "biased": {"attention_bias": True, "mlp_bias": True},
         "one-key-head": _ONE_KEY_HEAD,
@@ -182,6 +182,7 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "full-rotary": {"rotary_pct": 1.0},
         "unbiased": {"attention_bias": False},
         "other-gelu": {"hidden_act": "gelu_pytorch_tanh"},
+        "wide": {"intermediate_size": 4 * 64},
     },
     "opt": {"narrow-embedding": {"word_embed_proj_dim": 32}},
     "bloom": {"residual-after-norm": {"apply_residual_connection_post_layernorm": True}},
@@ -217,12 +218,14 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
     "gpt_oss": {"yarn-rope": {"rope_parameters": {**_YARN_ROPE["rope_parameters"], "truncate": False}}},
     "mamba": {"biased": {"use_bias": True}, "unbiased-convolution": {"use_conv_bias": False}},
+    "recurrent_gemma": {"one-key-head": _ONE_KEY_HEAD},
+    "falcon_h1": {"unscaled-keys": {"key_multiplier": 1.0}, "unscaled-attention": {"attention_in_multiplier": 1.0}},
     "granitemoehybrid": {"rotary": {"position_embedding_type": "rope"}},
 }
 """Variants of families by name, with what each sets besides the usual shape.
 
-Left out are rotary embeddings whose frequencies depend on how long a request has become ("dynamic", "longrope"): keys
-that were written before keep theirs, so that a request has no one right answer.
+Left out are rotary embeddings whose frequencies depend on how long a request has become ("longrope"): earlier keys keep
+theirs, so that there is no one right answer. Those of "dynamic" stay as they are up to `max_position_embeddings`.
 """
 
 SEPARATOR = ":"

@@ -35,16 +35,16 @@ def certain_tokens(scores: Scores, place: Place, bound: float) -> Kept:
 
 
 def _filtered(scores: Scores, place: Place, bound: float, *, is_certain: bool) -> Kept:
-    temperature = float(place.value("temperature"))
     kept: Kept = np.isfinite(scores)
     if not kept.any():
         return kept
-    if temperature == 0.0:
+    if float(place.value("temperature")) == 0.0:
         best: Kept = kept & _among_likeliest(scores, 1, bound, is_certain=is_certain)
         return best
     for name in place.filters:
         if not kept.any():
             break  # too many are tied for any of them to be certain
+        temperature = place.temperature_before(name)
         left = np.where(kept, scores, -np.inf) / temperature
         kept &= _FILTERS[name](left, place.value(name), bound / temperature, is_certain=is_certain)
     return kept

@@ -30,7 +30,7 @@ USUAL_ORDER = (
 """Steps before temperature, for what an engine declares no order of."""
 
 USUAL_FILTERS = ("top_k", "top_p", "min_p")
-"""Steps after temperature, likewise."""
+"""Filters, likewise; they see what temperature made of scores unless the engine declares that they come before it."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,15 @@ class Place:
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """Filters after temperature that the request asks for, in the engine's order."""
+        """Filters that the request asks for, in the engine's order."""
         order = (*self.order, *(name for name in USUAL_FILTERS if name not in self.order))
         return tuple(name for name in order if name in USUAL_FILTERS and name in self.parameters)
+
+    def temperature_before(self, name: str) -> float:
+        """Gives what scores are divided by before a filter sees them; 1 where temperature comes after it."""
+        order = self.order
+        is_later = {name, "temperature"} <= set(order) and order.index(name) < order.index("temperature")
+        return 1.0 if is_later else float(self.value("temperature"))
 
 
 def processed(row: Scores, place: Place) -> Scores:

@@ -19,6 +19,8 @@ from mlx_lm.sample_utils import make_logits_processors, make_sampler
 from mlx_lm.utils import load_model
 
 from oracle.engines.adapter import Refused
+from oracle.engines.adapters.mlx_lm_config import published_names
+from oracle.engines.adapters.mlx_lm_families import CONFIGS
 from oracle.engines.adapters.mlx_lm_settings import eos_token_ids_of, processor_arguments, sampler_arguments
 
 NOISE = 0.03
@@ -56,11 +58,13 @@ class OpenModel:
             Refused: mlx-lm does not take the folder, or does not run its model in the way that was asked for.
         """
         try:
-            model, config = load_model(Path(folder))
-            draft = noisy_copy(model, load_model(Path(folder))[0], knobs) if knobs["way"] == "speculative" else None
+            names = published_names(Path(folder)) if knobs["config"] == CONFIGS[0] else {}
+            model, config = load_model(Path(folder), model_config=names)
+            copy = load_model(Path(folder), model_config=names)[0] if knobs["way"] == "speculative" else None
         except _REFUSALS as error:
             message = f"{type(error).__name__}: {error}"
             raise Refused(message) from error
+        draft = None if copy is None else noisy_copy(model, copy, knobs)
         opened = cls(model, knobs, eos_token_ids_of(config), draft)
         opened.check_way()
         opened.forget()

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from oracle.engines.adapters.mlx_lm_families import CONFIGS, FAMILIES, exclusions_of_families
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineOutput, EngineRequest, EngineSample
 
@@ -19,31 +20,31 @@ DRAFTS = ("noisy", "same")
 """Whose guesses are checked: those of a copy of the model with noise on its weights, or the model's own."""
 
 KNOBS: dict[str, list[Any]] = {
+    "config": list(CONFIGS),
     "way": list(WAYS),
     "prefill_step_size": [2048, 3, 16],
     "prompt_cache": list(PROMPT_CACHES),
     "max_kv_size": [None, MAX_MODEL_LEN + 44],
     "prefill_batch_size": [8, 1, 2],
     "completion_batch_size": [32, 2],
-    "segment_size": [None, 5],
+    "segment_size": [None, 4],
     "draft": list(DRAFTS),
     "num_draft_tokens": [2, 1, 4],
 }
 """Settings with the values worth trying.
 
 A rotating cache of `max_kv_size` is longer than any request, so that it may not change what comes. `segment_size` cuts
-prompts for `insert_segments`.
+prompts for `insert_segments`; with a step of 3 tokens, each second chunk has one token.
 """
 
 _KNOBS_OF_BATCHES = ("prefill_batch_size", "completion_batch_size", "segment_size")
 _KNOBS_OF_DRAFTS = ("draft", "num_draft_tokens")
-_RECURRENT_FAMILIES = ("mamba",)
 
 
 def _exclusions() -> tuple[dict[str, Any], ...]:
     """Gives the combinations in which a setting would mean nothing, or that mlx-lm refuses.
 
-    A draft has no rotating cache of a chosen size, and a recurrent state cannot be taken back.
+    A draft has no rotating cache of a chosen size.
     """
     idle = {
         "single": (*_KNOBS_OF_BATCHES, *_KNOBS_OF_DRAFTS),
@@ -52,7 +53,7 @@ def _exclusions() -> tuple[dict[str, Any], ...]:
     }
     return (
         *({"way": way, name: value} for way, names in idle.items() for name in names for value in KNOBS[name][1:]),
-        *({"way": "speculative", "family": family} for family in _RECURRENT_FAMILIES),
+        *exclusions_of_families(),
     )
 
 
@@ -82,26 +83,6 @@ _PARAMETER_ORDER = (
     "temperature",
 )
 """As `make_logits_processors` and `make_sampler` line them up: filters see probabilities before temperature."""
-
-FAMILIES = (
-    "llama",
-    "qwen3",
-    "mistral",
-    "qwen2",
-    "gemma",
-    "gemma2",
-    "phi",
-    "phi3",
-    "starcoder2",
-    "olmo2",
-    "cohere",
-    "smollm3",
-    "glm",
-    "mixtral",
-    "qwen2_moe",
-    "mamba",
-)
-"""Families whose folders it opens as transformers writes them."""
 
 WITNESSES = (
     "steps",

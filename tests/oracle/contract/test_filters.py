@@ -59,6 +59,17 @@ def test_temperature_decides_what_the_filters_see(tokens):
 
 
 @pytest.mark.parametrize("tokens", [kept_tokens, certain_tokens])
+def test_regression_filters_before_temperature_see_probabilities_at_temperature_one(tokens):
+    """mlx-lm filters first: at temperature 2 its filters keep what they keep at temperature 1."""
+    for order in (("top_p", "min_p", "temperature"), ("min_p", "top_p", "temperature")):
+        assert kept({"temperature": 2.0, "top_p": 0.51}, order=order, tokens=tokens) == [0, 1]
+        assert kept({"temperature": 2.0, "min_p": 0.5}, order=order, tokens=tokens) == [0, 1]
+    before = ("temperature", "top_p", "min_p")
+    assert kept({"temperature": 2.0, "min_p": 0.5}, order=before, tokens=tokens) == [0, 1, 2]
+    assert kept({"temperature": 2.0, "min_p": 0.5}, order=("temperature",), tokens=tokens) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("tokens", [kept_tokens, certain_tokens])
 def test_filters_come_in_the_order_of_the_engine(tokens):
     """Of the first two alone, the first has 0.625; of all four, it has 0.5."""
     parameters = {"top_k": 2, "top_p": 0.6}

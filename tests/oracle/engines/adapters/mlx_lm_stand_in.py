@@ -52,11 +52,13 @@ class StandIn:
         self.can_trim = self.can_merge = True
         self.load_error = None
         self.calls = []
+        self.names = []
 
-    def load_model(self, folder):
+    def load_model(self, folder, *, model_config):
         if self.load_error is not None:
             raise self.load_error
         self.calls.append(("load_model", str(folder)))
+        self.names.append(model_config)
         return SimpleNamespace(parameters=dict, update=lambda _: None), self.config
 
     def make_prompt_cache(self, _model, max_kv_size=None):

@@ -17,6 +17,16 @@ def test_open_reads_eos_from_the_configuration(placed):
     assert modules.mlx_lm_model.OpenModel.open("folder", SIMPLEST).eos_token_ids == (7,)
 
 
+@pytest.mark.parametrize(
+    ("config", "names"), [("published", {"rope_theta": 500.0}), ("transformers 5", {})], ids=["published", "new"]
+)
+def test_open_names_settings_as_published_checkpoints_do_where_asked_to(placed, tmp_path, config, names):
+    stand_in, modules = placed
+    (tmp_path / "config.json").write_text('{"rope_parameters": {"rope_theta": 500.0}}', encoding="utf-8")
+    modules.mlx_lm_model.OpenModel.open(str(tmp_path), {**SIMPLEST, "config": config, "way": "speculative"})
+    assert stand_in.names == [names, names]  # of the model and of its draft
+
+
 def test_open_refuses_a_folder_in_the_words_of_mlx_lm(placed):
     stand_in, modules = placed
     stand_in.load_error = ValueError("Model type bloom not supported.")

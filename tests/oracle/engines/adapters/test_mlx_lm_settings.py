@@ -1,5 +1,6 @@
 import pytest
 
+from oracle.engines.adapters.mlx_lm_families import exclusions_of_families
 from oracle.engines.adapters.mlx_lm_settings import (
     KNOBS,
     MAX_MODEL_LEN,
@@ -17,7 +18,6 @@ from oracle.engines.adapters.mlx_lm_settings import (
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineRequest
 from oracle.engines.parameters import PARAMETERS
-from oracle.family_shapes import FAMILIES
 
 
 def test_declaration_survives_the_way_to_the_harness():
@@ -27,8 +27,8 @@ def test_declaration_survives_the_way_to_the_harness():
 
 def test_declaration_names_only_what_the_harness_knows():
     declaration = declaration_of("")
+    declaration.check()
     assert set(declaration.parameters) <= set(PARAMETERS)
-    assert set(declaration.families) <= set(FAMILIES)
     assert all(set(excluded) <= {*KNOBS, "family"} for excluded in declaration.excluded_knobs)
 
 
@@ -42,8 +42,8 @@ def test_declaration_excludes_settings_that_mean_nothing(way, name):
     assert {"way": way, name: KNOBS[name][0]} not in excluded
 
 
-def test_declaration_excludes_guesses_for_a_state_that_cannot_be_taken_back():
-    assert {"way": "speculative", "family": "mamba"} in declaration_of("").excluded_knobs
+def test_declaration_excludes_what_families_do_not_run():
+    assert set(map(str, exclusions_of_families())) <= set(map(str, declaration_of("").excluded_knobs))
 
 
 def test_a_rotating_cache_is_longer_than_any_request():
