@@ -1,6 +1,5 @@
 """Faults of drawing: where random numbers come from, and among which tokens they choose."""
 
-
 import numpy as np
 
 from oracle.faults.registry import Area, one_replacement

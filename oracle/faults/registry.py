@@ -153,3 +153,23 @@ def one_replacement(
         return Fault(name, area, bug, (Replacement(owner, attribute, function),), **facts)
 
     return make
+
+
+def no_op(
+    name: str, area: Area, reason: str, owner: Any, attribute: str, *needs: Need
+) -> Callable[[Callable[..., Any]], Fault]:
+    """Makes a fault that is none of the function below it, which does what the method it takes the place of does.
+
+    Args:
+        name: The switch.
+        area: Where it stands.
+        reason: Why nothing may be seen of it, in one sentence.
+        owner: The class or module whose attribute is replaced.
+        attribute: The attribute.
+        needs: The features without which the function never runs.
+    """
+
+    def make(function: Callable[..., Any]) -> Fault:
+        return Fault(name, area, reason, (Replacement(owner, attribute, function),), needs=needs)
+
+    return make
