@@ -128,11 +128,11 @@ draws_remembered = Fault(
     needs=("seeded draws",),
 )
 
-longer_context_decoded = Fault(
-    "longer_context_decoded",
+shorter_context_decoded = Fault(
+    "shorter_context_decoded",
     Area.TEXT,
     "how many tokens are decoded once more with each new one decides what that costs, not what it gives",
-    (Replacement(detokenizer, "_MAX_CONTEXT", 64), Replacement(detokenizer, "_KEPT_CONTEXT", 32)),
+    (Replacement(detokenizer, "_MAX_CONTEXT", 16), Replacement(detokenizer, "_KEPT_CONTEXT", 8)),
 )
 
 
@@ -171,7 +171,7 @@ NO_OPS = (
     top_tokens_by_sorting_all,
     distribution_added_up_in_plain_python,
     draws_remembered,
-    longer_context_decoded,
+    shorter_context_decoded,
     text_watched_by_characters,
     one_token_less_guessed,
 )

@@ -15,6 +15,7 @@ from oracle.check import CheckSettings
 from oracle.checkpoints import CheckpointSpec
 from oracle.errors import FaultNotCaught
 from oracle.faults import FAULTS, LAW_FAULTS, NO_OP_FAULTS, SCHEDULE_FAULTS, UNTRIED_FAULTS, Area, Fault
+from oracle.faults.facts import Facts
 from oracle.faults.hunt import Catch, hunt
 from oracle.faults.registry import Replacement, one_replacement
 from oracle.faults.schedule_hunt import hunt_law, hunt_schedules, run_watched
@@ -220,12 +221,15 @@ def test_no_fault_of_a_module_is_left_out():
 
 
 def test_function_becomes_a_fault_with_one_replacement():
-    @one_replacement("upside_down", Area.MODEL, "all is upside down", PlainNumerics, "silu")
+    facts = Facts(models=None, component=("numerics/plain.py",), needs=(), seen_by=("greedy",))
+
+    @one_replacement("upside_down", Area.MODEL, "all is upside down", PlainNumerics, "silu", **facts)
     def upside_down(inputs):
         return -inputs
 
     assert isinstance(upside_down, Fault)
     assert (upside_down.name, upside_down.area) == ("upside_down", Area.MODEL)
+    assert (upside_down.component, upside_down.seen_by) == (("numerics/plain.py",), ("greedy",))
     (replacement,) = upside_down.replacements
     assert (replacement.owner, replacement.attribute) == (PlainNumerics, "silu")
     assert replacement.value(1) == -1

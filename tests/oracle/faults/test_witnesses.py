@@ -9,10 +9,12 @@ from oracle.case import Case
 from oracle.checkpoint_spec import CheckpointSpec
 from oracle.faults import FAULTS
 from oracle.scenario import RequestSpec, Scenario
-from refinfer import EngineConfig, LLMEngine, SamplingParams
+from refinfer import EngineConfig, LLMEngine, RequestOutput, SamplingParams
+from refinfer.cache.block_pool import BlockPool
+from refinfer.cache.prefix import PrefixMap
 from refinfer.engine.speculation import Speculation
 from refinfer.sampling import SampleContext
-from refinfer.scheduler import BlockSpace, ContinuousScheduler, Request, RequestState
+from refinfer.scheduler import ContinuousScheduler, Request, RequestState
 from refinfer.speculative import NgramProposer, verifier
 
 pytestmark = pytest.mark.without_shape_checks
@@ -37,7 +39,7 @@ def _new_engine(case):
 
 def drain(engine):
     """The tokens of every answer by request."""
-    last = {}
+    last: dict[str, RequestOutput] = {}
     while engine.has_unfinished_requests():
         last.update((output.request_id, output) for output in engine.step())
     return {name: [answer.token_ids for answer in output.outputs] for name, output in last.items()}
@@ -129,14 +131,15 @@ def test_tied_head_left_random_is_another_model():
 
 def found_after_an_eviction():
     """Publishes two prompts, finds the older one again, and gives up one block; tells which can still be found."""
-    space = BlockSpace(3, 1)
+    pool = BlockPool(3)
+    prefix = PrefixMap(pool, block_size=1)
     for token_id in (7, 8):
-        (block_id,) = space.pool.allocate(1)
-        space.prefix.publish([token_id], [block_id], 1, None)
-        space.pool.release([block_id])
-    space.prefix.match([7], None, 1)
-    space.prefix.evict(1)
-    return [token_id for token_id in (7, 8) if space.prefix.match([token_id], None, 1)[1]]
+        (block_id,) = pool.allocate(1)
+        prefix.publish([token_id], [block_id], 1, None)
+        pool.release([block_id])
+    prefix.match([7], None, 1)
+    prefix.evict(1)
+    return [token_id for token_id in (7, 8) if prefix.match([token_id], None, 1)[1]]
 
 
 def test_hits_do_not_refresh_what_was_found():
@@ -162,8 +165,8 @@ def test_verified_with_cuts_in_other_order_where_the_cuts_depend_on_each_other()
     logits = np.log(np.array([0.4, 0.3, 0.2, 0.1], dtype=np.float32))
     params = SamplingParams(temperature=1.0, top_k=2, top_p=0.5)
     context = SampleContext(params, 0, 0, (1,), (), frozenset())
-    right = verifier.probabilities(logits, context)
+    right = vars(verifier)["probabilities"](logits, context)
     with FAULTS["verified_with_cuts_in_other_order"].planted():
-        wrong = verifier.probabilities(logits, context)
+        wrong = vars(verifier)["probabilities"](logits, context)
     assert np.count_nonzero(right) == 1
     assert np.count_nonzero(wrong) == 2
