@@ -20,6 +20,10 @@ _take_operations = BlockSpace.take_operations
     "a request that ends gives back all blocks but its newest",
     BlockTable,
     "clear",
+    models=("Wenyueh/MinivLLM#84 (5.04)",),
+    component=("cache/block_table.py", "scheduler/block_space.py"),
+    needs=(),
+    seen_by=("state", "lifecycle"),
 )
 def newest_block_not_released(self: BlockTable) -> list[int]:
     """Loses a block."""
@@ -32,6 +36,10 @@ def newest_block_not_released(self: BlockTable) -> list[int]:
     "a block that is shared is not counted for the second request",
     BlockPool,
     "hold",
+    models=("apache/tvm#16666 (5.03)",),
+    component=("cache/block_pool.py",),
+    needs=("shared blocks",),
+    seen_by=("symbolic", "state", "poison", "lifecycle"),
 )
 def sharing_takes_no_reference(self: BlockPool, block_ids: Sequence[int]) -> None:
     """Counts nobody."""
@@ -43,6 +51,10 @@ def sharing_takes_no_reference(self: BlockPool, block_ids: Sequence[int]) -> Non
     "a block that falls free is put on the free list twice, so that two requests get it",
     BlockPool,
     "_put_back",
+    models=("vllm-project/vllm#42571 (5.08)", "PaddlePaddle/FastDeploy#3710 (5.13)"),
+    component=("cache/block_pool.py",),
+    needs=(),
+    seen_by=("symbolic", "state", "lifecycle"),
 )
 def freed_block_listed_twice(self: BlockPool, freed: list[int]) -> None:
     """Puts the first one back once more."""
@@ -55,6 +67,10 @@ def freed_block_listed_twice(self: BlockPool, freed: list[int]) -> None:
     "a block goes back to the free list when its first holder ends, whoever else has it",
     BlockPool,
     "release",
+    models=("apache/tvm#16666 (5.03)",),
+    component=("cache/block_pool.py",),
+    needs=("shared blocks", "uneven ends"),
+    seen_by=("symbolic", "state", "lifecycle"),
 )
 def freed_while_shared(self: BlockPool, block_ids: Sequence[int]) -> list[int]:
     """Frees what others still hold."""
@@ -70,6 +86,10 @@ def freed_while_shared(self: BlockPool, block_ids: Sequence[int]) -> list[int]:
     "a request writes into a block that others share",
     BlockSpace,
     "_copy_on_write",
+    models=("huggingface/transformers#32159 (4.22)",),
+    component=("scheduler/block_space.py",),
+    needs=("copy on write",),
+    seen_by=("symbolic", "state", "bitwise", "lifecycle"),
 )
 def copy_on_write_left_out(self: BlockSpace, table: BlockTable, index: int, target: int) -> None:  # noqa: ARG001
     """Gives the fresh block back."""
@@ -82,6 +102,10 @@ def copy_on_write_left_out(self: BlockSpace, table: BlockTable, index: int, targ
     "a shared block is replaced by an empty one: its keys and values are not copied",
     BlockSpace,
     "_copy_on_write",
+    models=None,
+    component=("scheduler/block_space.py",),
+    needs=("copy on write",),
+    seen_by=("symbolic", "bitwise", "greedy", "poison"),
 )
 def copy_on_write_without_content(self: BlockSpace, table: BlockTable, index: int, target: int) -> None:
     """Takes the copy out of the list of what the cache has to do."""
@@ -95,6 +119,10 @@ def copy_on_write_without_content(self: BlockSpace, table: BlockTable, index: in
     "copy on write copies the fresh block over the shared one",
     BlockSpace,
     "_copy_on_write",
+    models=None,
+    component=("scheduler/block_space.py",),
+    needs=("copy on write",),
+    seen_by=("symbolic", "bitwise", "greedy", "poison"),
 )
 def copied_backwards(self: BlockSpace, table: BlockTable, index: int, target: int) -> None:
     """Turns the copy around."""
@@ -110,6 +138,10 @@ def copied_backwards(self: BlockSpace, table: BlockTable, index: int, target: in
     "after copy on write the request goes on writing to the shared block",
     BlockSpace,
     "_copy_on_write",
+    models=("vllm-project/vllm#3347 (5.02)",),
+    component=("scheduler/block_space.py", "cache/block_table.py"),
+    needs=("copy on write",),
+    seen_by=("symbolic", "state", "bitwise", "lifecycle"),
 )
 def original_kept_after_copy(self: BlockSpace, table: BlockTable, index: int, target: int) -> None:
     """Leaves the table as it was, and holds the source in place of the copy."""
@@ -126,6 +158,10 @@ def original_kept_after_copy(self: BlockSpace, table: BlockTable, index: int, ta
     "blocks that fell free are overwritten before they are copied or swapped out",
     BlockSpace,
     "take_operations",
+    models=None,
+    component=("scheduler/block_space.py", "scheduler/queues.py"),
+    needs=("swap",),
+    seen_by=("symbolic", "poison"),
 )
 def blocks_forgotten_first(self: BlockSpace) -> tuple[BlockOperation, ...]:
     """Sorts by kind, not by time."""

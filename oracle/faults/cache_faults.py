@@ -25,6 +25,10 @@ _new_cache = ContinuousRunner._new_cache  # noqa: SLF001
     "every layer writes its keys and values to the place of the first",
     ContinuousCache,
     "write_and_read",
+    models=None,
+    component=("cache/continuous.py",),
+    needs=("continuous cache",),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def layers_share_a_cache(
     self: ContinuousCache,
@@ -42,6 +46,10 @@ def layers_share_a_cache(
     "when a cache grows, its newest token is not copied",
     ContinuousCache,
     "_grown",
+    models=None,
+    component=("cache/continuous.py",),
+    needs=("continuous cache",),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def growth_loses_newest_token(self: ContinuousCache, storage: Tensor, capacity: int) -> Tensor:
     """Copies one token too few, and leaves zeros there."""
@@ -56,6 +64,10 @@ def growth_loses_newest_token(self: ContinuousCache, storage: Tensor, capacity: 
     "a request gets the cache of one that has ended, not cleared",
     ContinuousRunner,
     "_new_cache",
+    models=("EricLBuehler/mistral.rs#1026 (4.24)", "huggingface/transformers#48509 (4.03)"),
+    component=("engine/model_runner.py",),
+    needs=("continuous cache", "uneven ends"),
+    seen_by=("reference logits", "bitwise", "greedy", "lifecycle"),
 )
 def ended_cache_handed_on(self: ContinuousRunner) -> ContinuousCache:
     """Takes up the next best cache of an ended request."""
@@ -71,6 +83,10 @@ def ended_cache_handed_on(self: ContinuousRunner) -> ContinuousCache:
     "the first decoded token is written over the last prompt token of a left-padded batch",
     StaticCache,
     "write_and_read",
+    models=None,
+    component=("cache/static.py",),
+    needs=("static batch",),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def prefill_overwrites_last_column(
     self: StaticCache, layer_index: int, is_token: Tensor, keys: Tensor, values: Tensor
@@ -88,6 +104,10 @@ def prefill_overwrites_last_column(
     "after a request has left, logits go to rows by their old places",
     ContinuousRunner,
     "execute",
+    models=("ProjectDMX/DMI#67 (4.19)",),
+    component=("engine/model_runner.py",),
+    needs=("continuous cache", "uneven ends"),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def rows_mapped_in_old_order(self: ContinuousRunner, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
     """Shifts the rows once somebody has left."""
@@ -102,6 +122,10 @@ def rows_mapped_in_old_order(self: ContinuousRunner, rows: Sequence[ScheduledRow
     "token ids of ended rows are left out, but their cache rows stay",
     StaticRunner,
     "execute",
+    models=("huggingface/text-generation-inference#216 (4.07)",),
+    component=("engine/model_runner.py",),
+    needs=("static batch", "uneven ends"),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def ended_rows_compacted(self: StaticRunner, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
     """Feeds running rows' tokens to the first rows of the cache."""

@@ -17,6 +17,10 @@ _begin = DraftModelProposer._begin  # noqa: SLF001
     "the draft model never runs the last token before a guess again, and takes an old value for it",
     DraftModelProposer,
     "_begin",
+    models=("ggml-org/llama.cpp#26478 (9.16)",),
+    component=("speculative/draft_model.py",),
+    needs=("draft model",),
+    seen_by=("state",),
 )
 def draft_cache_misses_a_token(self: DraftModelProposer, request: DraftRequest) -> Any:
     """Counts one token as run that has not."""
@@ -32,6 +36,10 @@ def draft_cache_misses_a_token(self: DraftModelProposer, request: DraftRequest) 
     "the draft model keeps the keys and values of all requests as if they were one",
     DraftModelProposer,
     "_begin",
+    models=("ggml-org/llama.cpp#28286 (9.10)",),
+    component=("speculative/draft_model.py",),
+    needs=("draft model", "batch"),
+    seen_by=("state",),
 )
 def draft_cache_shared_by_requests(self: DraftModelProposer, request: DraftRequest) -> Any:
     """Looks all of them up under one name."""
@@ -44,6 +52,10 @@ def draft_cache_shared_by_requests(self: DraftModelProposer, request: DraftReque
     "after a rejection the likeliest token of the residual comes, instead of one that is drawn",
     verifier,
     "residual",
+    models=("vllm-project/vllm#8320 (9.04)",),
+    component=("speculative/verifier.py",),
+    needs=("draft model", "unseeded draws"),
+    seen_by=("distribution",),
 )
 def likeliest_token_replaces(target: Probabilities, drafted: Probabilities) -> Probabilities:
     """Puts all on one token."""
@@ -57,6 +69,10 @@ def likeliest_token_replaces(target: Probabilities, drafted: Probabilities) -> P
     "after a rejection a token is drawn from the model's distribution, without taking the draft's away",
     verifier,
     "residual",
+    models=("vllm-project/vllm-ascend#7807 (9.03)",),
+    component=("speculative/verifier.py",),
+    needs=("draft model", "unseeded draws"),
+    seen_by=("distribution",),
 )
 def whole_distribution_replaces(target: Probabilities, drafted: Probabilities) -> Probabilities:  # noqa: ARG001
     """Takes nothing away."""
@@ -69,6 +85,10 @@ def whole_distribution_replaces(target: Probabilities, drafted: Probabilities) -
     "a guess stays with the model's probability of it, whatever it was drawn with",
     verifier,
     "acceptance",
+    models=("deepseek-ai/DeepSpec#31 (9.05)",),
+    component=("speculative/verifier.py",),
+    needs=("draft model", "unseeded draws"),
+    seen_by=("distribution",),
 )
 def acceptance_without_the_drafts_probability(
     target: Probabilities,

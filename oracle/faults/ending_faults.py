@@ -23,6 +23,10 @@ _finish_text = StopStringWatcher.finish
     "before min_tokens an end-of-sequence token can be emitted and is passed over",
     logits,
     "mask_token_ids",
+    models=None,
+    component=("sampling/logits.py",),
+    needs=("min_tokens",),
+    seen_by=("greedy", "symbolic", "contract"),
 )
 def min_tokens_masks_nothing(row: np.ndarray, token_ids: Iterable[int]) -> np.ndarray:  # noqa: ARG001
     """Masks nothing."""
@@ -35,6 +39,10 @@ def min_tokens_masks_nothing(row: np.ndarray, token_ids: Iterable[int]) -> np.nd
     "the rank of a token counts those with an equal logit, itself included, from 0",
     core,
     "token_logprobs",
+    models=None,
+    component=("sampling/logprobs.py",),
+    needs=("logprobs",),
+    seen_by=("symbolic", "contract"),
 )
 def rank_counts_equals(row: np.ndarray, token_id: int, num_logprobs: int) -> dict[int, TokenLogprob]:
     """Gives ranks from 0."""
@@ -48,6 +56,10 @@ def rank_counts_equals(row: np.ndarray, token_id: int, num_logprobs: int) -> dic
     "log-probabilities hold the likeliest tokens and not the one that was drawn",
     core,
     "token_logprobs",
+    models=None,
+    component=("sampling/logprobs.py",),
+    needs=("logprobs", "seeded draws"),
+    seen_by=("symbolic", "contract"),
 )
 def logprobs_without_the_chosen_token(row: np.ndarray, token_id: int, num_logprobs: int) -> dict[int, TokenLogprob]:
     """Gives the likeliest token's in its place."""
@@ -63,6 +75,10 @@ def logprobs_without_the_chosen_token(row: np.ndarray, token_id: int, num_logpro
     "stop_token_ids are accepted and stop nothing",
     core,
     "finish",
+    models=None,
+    component=("sampling/stopping.py", "engine/core.py"),
+    needs=("stop token",),
+    seen_by=("greedy", "symbolic", "contract"),
 )
 def stop_token_ids_ignored(*, params: Any, **rest: Any) -> Finish | None:
     """Hides them."""
@@ -75,6 +91,10 @@ def stop_token_ids_ignored(*, params: Any, **rest: Any) -> Finish | None:
     "a request emits one token more than max_tokens",
     core,
     "finish",
+    models=None,
+    component=("sampling/stopping.py", "engine/core.py"),
+    needs=(),
+    seen_by=("greedy", "symbolic", "contract"),
 )
 def one_token_past_max_tokens(*, num_output_tokens: int, **rest: Any) -> Finish | None:
     """Counts from 0."""
@@ -87,6 +107,10 @@ def one_token_past_max_tokens(*, num_output_tokens: int, **rest: Any) -> Finish 
     "a stop string is found only where one token holds all of it",
     StopStringWatcher,
     "feed",
+    models=("ggml-org/llama.cpp#11538 (11.13)", "vllm-project/vllm#3672 (11.03)"),
+    component=("sampling/stop_strings.py",),
+    needs=("stop string",),
+    seen_by=("symbolic", "text", "contract"),
 )
 def stop_string_within_one_token_only(self: StopStringWatcher, text: str, *, can_stop: bool = True) -> str:
     """Holds nothing back."""
@@ -102,6 +126,10 @@ def stop_string_within_one_token_only(self: StopStringWatcher, text: str, *, can
     "text that was held back for a stop string is lost when the request ends otherwise",
     StopStringWatcher,
     "finish",
+    models=("vllm-project/vllm#8468 (11.04)", "ggml-org/llama.cpp#9867 (12.06)"),
+    component=("sampling/stop_strings.py", "engine/answer.py"),
+    needs=("stop string",),
+    seen_by=("symbolic", "text"),
 )
 def held_text_lost_at_the_end(self: StopStringWatcher) -> str:
     """Throws it away."""
@@ -115,6 +143,10 @@ def held_text_lost_at_the_end(self: StopStringWatcher) -> str:
     "a request that was preempted tells its next token twice",
     Answer,
     "push",
+    models=("vllm-project/vllm-gaudi#524 (8.02)",),
+    component=("engine/answer.py",),
+    needs=("preemption", "logprobs"),
+    seen_by=("symbolic", "contract"),
 )
 def token_of_preempted_request_told_twice(
     self: Answer, token_id: int, end: Finish | None, logprobs: dict[int, TokenLogprob] | None

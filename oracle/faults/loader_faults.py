@@ -25,6 +25,10 @@ _open = SafetensorsFile.open.__func__  # type: ignore[attr-defined]  # a class m
     "rope_theta is read under a wrong name, so the default stands",
     rope_config,
     "_merged_settings",
+    models=("Lightning-AI/litgpt#2217 (1.05)",),
+    component=("config/rope_config.py",),
+    needs=("rope scaling",),
+    seen_by=("reference logits", "loader"),
 )
 def rope_theta_default(raw_config: dict[str, Any]) -> dict[str, Any]:
     """Reads everything but the base."""
@@ -37,6 +41,10 @@ def rope_theta_default(raw_config: dict[str, Any]) -> dict[str, Any]:
     "scaling is looked for under the newer key only, and its absence means none",
     rope_config,
     "_merged_settings",
+    models=("lablup/mlxcel#1355 (1.06)",),
+    component=("config/rope_config.py",),
+    needs=("rope scaling",),
+    seen_by=("reference logits", "loader"),
 )
 def legacy_rope_scaling_missed(raw_config: dict[str, Any]) -> dict[str, Any]:
     """Does not know the older key."""
@@ -50,13 +58,27 @@ def legacy_rope_scaling_missed(raw_config: dict[str, Any]) -> dict[str, Any]:
     "the head always uses the embedding's weight",
     checkpoint,
     "_tie_after_reading",
+    models=("deepspeedai/DeepSpeed#4088 (1.03)",),
+    component=("model/checkpoint.py",),
+    needs=("untied head",),
+    seen_by=("reference logits", "greedy", "loader"),
 )
 def tie_flag_ignored(model: Llama) -> None:
     """Ties whatever config.json says."""
     model.lm_head.weight = model.embedding_weight
 
 
-@one_replacement("biases_left_zero", Area.LOADER, "projection biases keep their initial zeros", StoredWeight, "read")
+@one_replacement(
+    "biases_left_zero",
+    Area.LOADER,
+    "projection biases keep their initial zeros",
+    StoredWeight,
+    "read",
+    models=None,
+    component=("model/checkpoint.py", "model/safetensors_file.py"),
+    needs=("attention bias",),
+    seen_by=("reference logits", "greedy", "loader"),
+)
 def biases_left_zero(self: StoredWeight) -> Tensor:
     """Reads weights only."""
     weight = _read(self)
@@ -77,6 +99,10 @@ class _Zeros(StoredWeight):
     "weights that no file holds are left as they are, without a word",
     checkpoint,
     "_check_names_and_shapes",
+    models=("vllm-project/vllm#34859 (1.11)",),
+    component=("model/checkpoint.py",),
+    needs=(),
+    seen_by=("loader",),
 )
 def missing_weights_left_zero(model: Llama, weight_by_name: dict[str, StoredWeight]) -> None:
     """Fills the gaps."""
@@ -91,6 +117,10 @@ def missing_weights_left_zero(model: Llama, weight_by_name: dict[str, StoredWeig
     "a file shorter than its header says is read, with zeros at its end",
     SafetensorsFile,
     "open",
+    models=("osaurus-ai/vmlx-swift#217 (1.10)",),
+    component=("model/safetensors_file.py",),
+    needs=(),
+    seen_by=("loader",),
 )
 def truncated_shard_accepted(path: Path) -> SafetensorsFile:
     """Fills the file up before anybody looks."""

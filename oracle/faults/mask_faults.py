@@ -36,7 +36,15 @@ class _OneAheadLayout(_MaskedLayout):
         return [min(end + 1, self.num_keys) for end in super().visible_ends]
 
 
-@attention_fault("causal_mask_missing", Area.MASKS, "prompts attend to their own future")
+@attention_fault(
+    "causal_mask_missing",
+    Area.MASKS,
+    "prompts attend to their own future",
+    models=("huggingface/transformers#48296 (3.01)",),
+    component=("attention_layout.py", "numerics/plain.py", "numerics/invariant.py"),
+    needs=(),
+    seen_by=("reference logits", "bitwise", "greedy"),
+)
 def causal_mask_missing(
     attend: AttentionFunction, queries: Tensor, keys: Tensor, values: Tensor, layout: AttentionLayout
 ) -> Tensor:
@@ -45,7 +53,13 @@ def causal_mask_missing(
 
 
 @attention_fault(
-    "causal_mask_top_left", Area.MASKS, "a chunk's causal mask is aligned at the first key instead of the last"
+    "causal_mask_top_left",
+    Area.MASKS,
+    "a chunk's causal mask is aligned at the first key instead of the last",
+    models=("onnx/onnx#8068 (3.04)", "gittensor-ai-lab/sparkinfer#3 (3.03)"),
+    component=("attention_layout.py", "numerics/plain.py", "numerics/invariant.py"),
+    needs=("chunks",),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def causal_mask_top_left(
     attend: AttentionFunction, queries: Tensor, keys: Tensor, values: Tensor, layout: AttentionLayout
@@ -54,7 +68,15 @@ def causal_mask_top_left(
     return attend(queries, keys, values, _TopLeftLayout(*astuple(layout)))
 
 
-@attention_fault("causal_mask_one_ahead", Area.MASKS, "each query of a prompt also sees the next token")
+@attention_fault(
+    "causal_mask_one_ahead",
+    Area.MASKS,
+    "each query of a prompt also sees the next token",
+    models=None,
+    component=("attention_layout.py", "numerics/plain.py", "numerics/invariant.py"),
+    needs=(),
+    seen_by=("reference logits", "bitwise", "greedy"),
+)
 def causal_mask_one_ahead(
     attend: AttentionFunction, queries: Tensor, keys: Tensor, values: Tensor, layout: AttentionLayout
 ) -> Tensor:
@@ -68,6 +90,10 @@ def causal_mask_one_ahead(
     "rows of a left-padded batch attend to their padding",
     StaticCache,
     "attention_view",
+    models=None,
+    component=("cache/static.py",),
+    needs=("static batch",),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def padding_attended(self: StaticCache) -> StaticAttentionView:
     """Forgets that there is padding."""

@@ -14,6 +14,10 @@ products_of_any_row_count = Fault(
     Area.NUMERICS,
     "products run on as many rows as come, by the library's kernel for that count",
     (Replacement(InvariantNumerics, "prepare_linear", PlainNumerics.prepare_linear),),
+    models=("ggml-org/llama.cpp#6950 (15.01)", "sgl-project/sglang#33417 (15.07)"),
+    component=("numerics/invariant.py", "numerics/products.py"),
+    needs=("batch",),
+    seen_by=("bitwise",),
 )
 
 attention_of_any_width = Fault(
@@ -21,6 +25,10 @@ attention_of_any_width = Fault(
     Area.NUMERICS,
     "attention adds up over as many keys and queries as come, not over tiles of logical positions",
     (Replacement(InvariantNumerics, "attention", PlainNumerics.attention),),
+    models=("AtomaAI/atoma-infer#257 (15.06)",),
+    component=("numerics/invariant.py", "numerics/tiled_attention.py"),
+    needs=(),
+    seen_by=("bitwise",),
 )
 
 silu_with_a_tail = Fault(
@@ -28,6 +36,10 @@ silu_with_a_tail = Fault(
     Area.NUMERICS,
     "SiLU is the library's, which takes another formula for the last elements of a call",
     (Replacement(InvariantNumerics, "silu", PlainNumerics.silu),),
+    models=None,
+    component=("numerics/invariant.py",),
+    needs=("batch",),
+    seen_by=("bitwise",),
 )
 
 
@@ -37,6 +49,10 @@ silu_with_a_tail = Fault(
     "the norm adds up squares by a matrix product, whose order depends on the number of rows",
     InvariantNumerics,
     "rms_norm",
+    models=("vllm-project/vllm#53257 (15.08)",),
+    component=("numerics/invariant.py", "numerics/plain.py"),
+    needs=("batch",),
+    seen_by=("bitwise",),
 )
 def norm_by_product(self: InvariantNumerics, inputs: Tensor, weight: Tensor, eps: float) -> Tensor:  # noqa: ARG001
     """Adds up with the library's product."""

@@ -23,6 +23,10 @@ _tiles = BlocksAttentionView._tiles  # noqa: SLF001
     "a request's blocks are taken for neighbours, counted from its first one",
     paged_view,
     "slots_of",
+    models=("huggingface/text-generation-inference#2711 (9.11)",),
+    component=("cache/paged_view.py", "cache/block_table.py"),
+    needs=("scattered blocks",),
+    seen_by=("reference logits", "bitwise", "greedy", "poison"),
 )
 def blocks_read_as_neighbours(part: PagedPart, block_size: int) -> Tensor:
     """Looks up the first block only, as far as the pool goes."""
@@ -37,6 +41,10 @@ def blocks_read_as_neighbours(part: PagedPart, block_size: int) -> Tensor:
     "the newest token is written to the slot of the one before it",
     paged_view._PagedView,  # noqa: SLF001
     "_write",
+    models=None,
+    component=("cache/paged_view.py",),
+    needs=(),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def slot_of_newest_token_off_by_one(
     self: paged_view._PagedView,
@@ -57,6 +65,10 @@ def slot_of_newest_token_off_by_one(
     "every layer writes its keys and values to the blocks of the first",
     paged_view._PagedView,  # noqa: SLF001
     "_write",
+    models=None,
+    component=("cache/paged_view.py",),
+    needs=(),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def layers_share_blocks(
     self: paged_view._PagedView,
@@ -75,6 +87,10 @@ def layers_share_blocks(
     "the dense prefix is gathered in the order of slots, not of positions",
     GatherAttentionView,
     "_by_part",
+    models=("unslothai/llama.cpp#194 (15.10)",),
+    component=("cache/paged_view.py",),
+    needs=("gather reader", "scattered blocks"),
+    seen_by=("bitwise",),
 )
 def gathered_prefix_turned(self: GatherAttentionView, packed: Tensor) -> tuple[Tensor, ...]:
     """Sorts the slots that attention reads."""
@@ -88,6 +104,10 @@ def gathered_prefix_turned(self: GatherAttentionView, packed: Tensor) -> tuple[T
     "places past a request's tokens are read from its own block, where others may have written",
     paged_view,
     "_rows_of",
+    models=("vllm-project/vllm#57156 (4.10)",),
+    component=("cache/paged_view.py",),
+    needs=(),
+    seen_by=("poison",),
 )
 def past_end_read_from_block(slots: Tensor, zero_slot: int, num_kv_heads: int) -> Tensor:
     """Reads the slot after the newest one."""
@@ -100,6 +120,10 @@ def past_end_read_from_block(slots: Tensor, zero_slot: int, num_kv_heads: int) -
     "copy on write copies keys and no values",
     PagedCache,
     "copy_blocks",
+    models=None,
+    component=("cache/paged.py",),
+    needs=("copy on write",),
+    seen_by=("reference logits", "bitwise", "greedy", "poison"),
 )
 def values_not_copied(self: PagedCache, pairs: Sequence[tuple[int, int]]) -> None:
     """Copies one of the two."""
@@ -114,6 +138,10 @@ def values_not_copied(self: PagedCache, pairs: Sequence[tuple[int, int]]) -> Non
     "swapping out keeps the keys twice and no values",
     PagedCache,
     "swap_out",
+    models=None,
+    component=("cache/paged.py",),
+    needs=("swap",),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def values_not_swapped(self: PagedCache, block_ids: Sequence[int]) -> HostBlocks:
     """Takes keys for values."""
@@ -127,6 +155,10 @@ def values_not_swapped(self: PagedCache, block_ids: Sequence[int]) -> HostBlocks
     "of several requests that are read at once, the first two get each other's keys and values",
     BlocksAttentionView,
     "_tiles",
+    models=None,
+    component=("cache/paged_view.py",),
+    needs=("batch",),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def other_requests_tiles(self: BlocksAttentionView, layer_index: int) -> list[tuple[Tensor, Tensor]]:
     """Swaps two of equal width."""

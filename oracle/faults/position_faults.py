@@ -24,6 +24,10 @@ _num_computed_tokens: Any = StaticCache.num_computed_tokens
     "dimension 2i turns with 2i + 1, although the weights pair i with i + half",
     PlainNumerics,
     "rotate",
+    models=("NeuraLegion/shainet#111 (2.05)",),
+    component=("numerics/plain.py", "model/rope.py"),
+    needs=(),
+    seen_by=("reference logits", "greedy"),
 )
 def rope_adjacent_pairs(self: PlainNumerics, vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:  # noqa: ARG001
     """Turns neighbours."""
@@ -39,6 +43,10 @@ def rope_adjacent_pairs(self: PlainNumerics, vectors: Tensor, cos: Tensor, sin: 
     "declared RoPE scaling is parsed and never applied",
     rope,
     "inverse_frequencies",
+    models=("jmaczan/tiny-vllm#1 (2.01)", "Blaizzy/mlx-vlm#1710 (1.07)"),
+    component=("model/rope.py", "numerics/rotary.py"),
+    needs=("rope scaling",),
+    seen_by=("reference logits",),
 )
 def rope_scaling_ignored(rope_config: RopeConfig, head_dim: int, dtype: torch.dtype) -> Tensor:
     """Computes frequencies as if the type were "default"."""
@@ -51,6 +59,10 @@ def rope_scaling_ignored(rope_config: RopeConfig, head_dim: int, dtype: torch.dt
     "the scaling factor is the 8 of Llama 3.1 whatever config.json says",
     rope,
     "inverse_frequencies",
+    models=("meta-llama/llama-models#241 (2.03)",),
+    component=("model/rope.py", "numerics/rotary.py"),
+    needs=("rope scaling",),
+    seen_by=("reference logits",),
 )
 def rope_factor_hard_coded(rope_config: RopeConfig, head_dim: int, dtype: torch.dtype) -> Tensor:
     """Scales by a constant of the code."""
@@ -63,6 +75,10 @@ def rope_factor_hard_coded(rope_config: RopeConfig, head_dim: int, dtype: torch.
     "angles are multiplied out in the model's half precision",
     PlainNumerics,
     "rotary_tables",
+    models=("huggingface/transformers#29285 (2.06)", "huggingface/candle#3520 (2.07)"),
+    component=("numerics/plain.py", "model/rope.py"),
+    needs=("half precision",),
+    seen_by=("reference logits",),
 )
 def rope_angles_in_half_precision(
     self: PlainNumerics,  # noqa: ARG001
@@ -82,6 +98,10 @@ def rope_angles_in_half_precision(
     "tokens that run after a cached prefix are positioned as if the request began with them",
     llama.Llama,
     "forward",
+    models=("InternLM/lmdeploy#1719 (6.26)",),
+    component=("engine/model_runner.py", "model/model_input.py", "model/llama.py"),
+    needs=("continuous cache",),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 def chunk_positions_restart(
     self: llama.Llama,
@@ -102,6 +122,10 @@ shared_positions_under_padding = Fault(
     Area.POSITIONS,
     "every row of a left-padded batch decodes at the physical position",
     (Replacement(StaticCache, "num_computed_tokens", property(lambda self: [self.num_columns] * self.batch_size)),),
+    models=("unslothai/unsloth#4078 (2.08)",),
+    component=("cache/static.py",),
+    needs=("static batch",),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 
 decode_position_off_by_one = Fault(
@@ -115,6 +139,10 @@ decode_position_off_by_one = Fault(
             property(lambda self: [count + 1 for count in _num_computed_tokens.fget(self)]),
         ),
     ),
+    models=("huggingface/optimum-tpu#45 (4.04)",),
+    component=("cache/static.py",),
+    needs=("static batch",),
+    seen_by=("reference logits", "bitwise", "greedy"),
 )
 
 FAULTS = (

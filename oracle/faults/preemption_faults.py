@@ -16,6 +16,10 @@ _close = BlockSpace.close
     "a preempted request keeps its count of computed tokens although its blocks are gone",
     BlockSpace,
     "preempt",
+    models=("tenstorrent/vllm#326 (8.03)",),
+    component=("scheduler/block_space.py",),
+    needs=("preemption",),
+    seen_by=("symbolic", "state", "bitwise", "poison", "lifecycle"),
 )
 def length_kept_after_recompute(self: BlockSpace, state: RequestState, *, by_swap: bool) -> bool:
     """Puts the count back, up to what a later admission could hold."""
@@ -32,6 +36,10 @@ def length_kept_after_recompute(self: BlockSpace, state: RequestState, *, by_swa
     "a preempted request starts again from its prompt and forgets what it emitted",
     RequestQueues,
     "preempt",
+    models=("vllm-project/vllm-gaudi#524 (8.02)",),
+    component=("scheduler/queues.py",),
+    needs=("preemption",),
+    seen_by=("symbolic", "greedy", "seeded", "contract"),
 )
 def outputs_lost_on_preemption(self: RequestQueues, state: RequestState, *, by_swap: bool) -> str:
     """Cuts the tokens back to the prompt."""
@@ -47,6 +55,10 @@ def outputs_lost_on_preemption(self: RequestQueues, state: RequestState, *, by_s
     "a request that is preempted loses the token that it emitted last",
     RequestQueues,
     "preempt",
+    models=("GeeeekExplorer/nano-vllm#217 (8.10)", "vllm-project/vllm-gaudi#1794 (8.06)"),
+    component=("scheduler/queues.py",),
+    needs=("preemption",),
+    seen_by=("symbolic", "greedy", "seeded", "contract"),
 )
 def newest_output_lost_on_preemption(self: RequestQueues, state: RequestState, *, by_swap: bool) -> str:
     """Emits it again, as another token of the answer."""
@@ -62,6 +74,10 @@ def newest_output_lost_on_preemption(self: RequestQueues, state: RequestState, *
     "a preempted request waits behind those that never ran",
     RequestQueues,
     "preempt",
+    models=("vllm-project/vllm#41951 (8.14)",),
+    component=("scheduler/queues.py",),
+    needs=("preemption", "batch"),
+    seen_by=("state",),
 )
 def preempted_to_the_end_of_the_queue(self: RequestQueues, state: RequestState, *, by_swap: bool) -> str:
     """Sends it to the other end."""
@@ -76,6 +92,10 @@ def preempted_to_the_end_of_the_queue(self: RequestQueues, state: RequestState, 
     "blocks come back from host memory in another order than the table has them",
     BlockSpace,
     "_swap_in",
+    models=None,
+    component=("scheduler/block_space.py",),
+    needs=("swap",),
+    seen_by=("symbolic", "bitwise", "greedy"),
 )
 def swapped_back_in_other_order(self: BlockSpace, state: RequestState, held: object) -> bool:
     """Turns the target blocks around."""
@@ -93,6 +113,10 @@ def swapped_back_in_other_order(self: BlockSpace, state: RequestState, held: obj
     "the block that is only in part full is not swapped out, and comes back as another one's",
     BlockSpace,
     "preempt",
+    models=None,
+    component=("scheduler/block_space.py",),
+    needs=("swap",),
+    seen_by=("symbolic", "bitwise", "greedy"),
 )
 def newest_block_not_swapped(self: BlockSpace, state: RequestState, *, by_swap: bool) -> bool:
     """Swaps the first block once more in place of the last."""
@@ -110,6 +134,10 @@ def newest_block_not_swapped(self: BlockSpace, state: RequestState, *, by_swap: 
     "a request that comes back from host memory skips the token that it had yet to run",
     BlockSpace,
     "_swap_in",
+    models=("vllm-project/vllm#10685 (8.08)",),
+    component=("scheduler/block_space.py",),
+    needs=("swap", "chunks"),
+    seen_by=("symbolic", "bitwise", "poison"),
 )
 def swapped_counts_as_computed_once_more(self: BlockSpace, state: RequestState, held: object) -> bool:
     """Counts one token more, where more than one is left."""
@@ -125,6 +153,10 @@ def swapped_counts_as_computed_once_more(self: BlockSpace, state: RequestState, 
     "blocks in host memory go on counting after their request has come back",
     BlockSpace,
     "_swap_in",
+    models=("vllm-project/vllm#5578 (8.09)",),
+    component=("scheduler/block_space.py",),
+    needs=("swap",),
+    seen_by=("state", "lifecycle"),
 )
 def host_memory_never_given_back(self: BlockSpace, state: RequestState, held: object) -> bool:
     """Counts them for ever."""
@@ -140,6 +172,10 @@ def host_memory_never_given_back(self: BlockSpace, state: RequestState, held: ob
     "a request that is aborted while swapped out leaves its keys and values in host memory",
     BlockSpace,
     "close",
+    models=("openvinotoolkit/model_server#4428 (13.07)",),
+    component=("scheduler/block_space.py",),
+    needs=("abort", "swap"),
+    seen_by=("lifecycle",),
 )
 def abort_leaves_host_memory(self: BlockSpace, state: RequestState) -> None:
     """Says nothing of it to the cache."""
@@ -153,6 +189,10 @@ def abort_leaves_host_memory(self: BlockSpace, state: RequestState) -> None:
     "a request that is aborted between two chunks keeps its blocks",
     BlockSpace,
     "close",
+    models=("vllm-project/vllm#19223 (13.04)",),
+    component=("scheduler/block_space.py",),
+    needs=("abort", "chunks"),
+    seen_by=("state", "lifecycle"),
 )
 def abort_leaves_blocks(self: BlockSpace, state: RequestState) -> None:
     """Gives back only what has emitted something."""

@@ -21,6 +21,10 @@ _share_prefix = BlockSpace._share_prefix  # noqa: SLF001
     "requests of different salts share a prefix",
     PrefixMap,
     "match",
+    models=("vllm-project/vllm#3264 (6.15)",),
+    component=("cache/prefix.py",),
+    needs=("hit", "salt"),
+    seen_by=("symbolic", "contract"),
 )
 def salt_ignored(self: PrefixMap, token_ids: Sequence[int], salt: str | None, max_tokens: int) -> tuple[list[int], int]:
     """Looks under every salt there is."""
@@ -36,6 +40,10 @@ def salt_ignored(self: PrefixMap, token_ids: Sequence[int], salt: str | None, ma
     "a block is found by its own tokens, whatever came before them",
     PrefixTree,
     "child",
+    models=None,
+    component=("cache/prefix_tree.py",),
+    needs=("hit", "repeated tokens"),
+    seen_by=("symbolic", "state", "bitwise", "greedy"),
 )
 def parent_ignored(self: PrefixTree, parent: PrefixRoot, token_ids: tuple[int, ...]) -> PrefixNode | None:  # noqa: ARG001
     """Takes any node with these tokens."""
@@ -48,6 +56,10 @@ def parent_ignored(self: PrefixTree, parent: PrefixRoot, token_ids: tuple[int, .
     "a cached block counts as equal when all its tokens but the first are",
     PrefixTree,
     "child",
+    models=("vllm-project/vllm#12621 (6.04)",),
+    component=("cache/prefix_tree.py",),
+    needs=("hit",),
+    seen_by=("symbolic", "state", "bitwise", "greedy"),
 )
 def first_token_of_block_not_compared(
     self: PrefixTree,  # noqa: ARG001
@@ -64,6 +76,10 @@ def first_token_of_block_not_compared(
     "blocks are findable as soon as they are reserved, before their keys and values are computed",
     BlockSpace,
     "try_reserve",
+    models=("vllm-project/vllm#29387 (6.09)",),
+    component=("scheduler/block_space.py",),
+    needs=("hit", "batch"),
+    seen_by=("symbolic", "state", "bitwise", "poison"),
 )
 def published_before_computed(self: BlockSpace, state: RequestState, num_tokens: int) -> bool:
     """Publishes what a step is about to compute."""
@@ -84,6 +100,10 @@ _try_reserve = BlockSpace.try_reserve
     "the newest block is published while only a part of it is computed",
     PrefixMap,
     "publish",
+    models=("sgl-project/sglang#24590 (6.31)",),
+    component=("cache/prefix.py", "scheduler/block_space.py"),
+    needs=("hit", "block border"),
+    seen_by=("symbolic", "state", "bitwise", "poison"),
 )
 def part_of_block_published(
     self: PrefixMap,
@@ -104,6 +124,10 @@ def part_of_block_published(
     "a cached block that was given up can still be found",
     PrefixTree,
     "remove",
+    models=("vllm-project/vllm#4761 (6.28)", "GeeeekExplorer/nano-vllm#163 (6.12)"),
+    component=("cache/prefix_tree.py",),
+    needs=("hit", "eviction"),
+    seen_by=("symbolic", "state", "bitwise", "poison", "lifecycle"),
 )
 def evicted_but_findable(self: PrefixTree, leaf: PrefixNode) -> None:
     """Takes the node out of the queue only."""
@@ -119,6 +143,10 @@ def evicted_but_findable(self: PrefixTree, leaf: PrefixNode) -> None:
     "the first block of a chain is given up before those behind it",
     PrefixMap,
     "evict",
+    models=("huggingface/text-generation-inference#2490 (6.20)",),
+    component=("cache/prefix.py",),
+    needs=("hit", "eviction"),
+    seen_by=("symbolic", "state", "lifecycle"),
 )
 def parents_evicted_first(self: PrefixMap, num_blocks: int) -> list[int]:
     """Frees the newest idle blocks from the root on."""
@@ -136,6 +164,10 @@ def parents_evicted_first(self: PrefixMap, num_blocks: int) -> list[int]:
     "a prompt that is cached to its end runs no token at all",
     BlockSpace,
     "_match",
+    models=("vllm-project/vllm#3239 (6.02)", "GeeeekExplorer/nano-vllm#144 (6.19)"),
+    component=("scheduler/block_space.py",),
+    needs=("hit", "block border"),
+    seen_by=("symbolic", "state", "lifecycle"),
 )
 def newest_token_hit_too(self: BlockSpace, state: RequestState) -> tuple[list[int], int]:
     """Covers every known token."""
@@ -150,6 +182,10 @@ def newest_token_hit_too(self: BlockSpace, state: RequestState) -> tuple[list[in
     "a prefix hit skips one token more than it covers",
     BlockSpace,
     "_share_prefix",
+    models=("vllm-project/vllm#37076 (5.11)",),
+    component=("scheduler/block_space.py",),
+    needs=("hit",),
+    seen_by=("symbolic", "state", "bitwise", "poison"),
 )
 def hit_counts_one_token_more(self: BlockSpace, state: RequestState, held: object) -> bool:
     """Skips a token that no block holds."""
@@ -165,6 +201,10 @@ def hit_counts_one_token_more(self: BlockSpace, state: RequestState, held: objec
     "log-probabilities of prompt tokens are missing where the prefix was cached",
     BlockSpace,
     "_match",
+    models=("vllm-project/vllm#8268 (14.05)",),
+    component=("scheduler/block_space.py",),
+    needs=("hit", "prompt logprobs"),
+    seen_by=("symbolic", "contract", "lifecycle"),
 )
 def prompt_logprobs_lost_on_hit(self: BlockSpace, state: RequestState) -> tuple[list[int], int]:
     """Takes hits although logits of the prompt are wanted."""

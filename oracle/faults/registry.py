@@ -5,11 +5,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 from unittest import mock
 
 from torch import Tensor
 
+from oracle.faults.facts import Facts, Need, Sight
 from refinfer.attention_layout import AttentionLayout
 from refinfer.interfaces import AttentionFunction
 from refinfer.model import checkpoint
@@ -68,6 +69,11 @@ class Fault:
         bug: What is wrong, in one sentence.
         replacements: What the switch replaces.
         keeps_self_check: Whether the invariant manner is still tried when a model is loaded.
+        models: The public issues that it models; None where it is our own invention. For this and what follows see
+            `Facts`.
+        component: Where it sits, as files under `refinfer`.
+        needs: The features that it needs, two or more of them at once.
+        seen_by: The ways of looking that should see it.
     """
 
     name: str
@@ -75,6 +81,10 @@ class Fault:
     bug: str
     replacements: tuple[Replacement, ...]
     keeps_self_check: bool = False
+    models: tuple[str, ...] | None = None
+    component: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
+    seen_by: tuple[Sight, ...] = ()
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -98,17 +108,18 @@ AttentionChange = Callable[[AttentionFunction, Tensor, Tensor, Tensor, Attention
 """Calls the attention that it is given, with something wrong."""
 
 
-def attention_fault(name: str, area: Area, bug: str) -> Callable[[AttentionChange], Fault]:
+def attention_fault(name: str, area: Area, bug: str, **facts: Unpack[Facts]) -> Callable[[AttentionChange], Fault]:
     """Makes a fault of the function below it, which stands before attention in both manners of numerics.
 
     Args:
         name: The switch.
         area: What it breaks.
         bug: What is wrong, in one sentence.
+        facts: What else is known of it.
     """
 
     def make(change: AttentionChange) -> Fault:
-        return Fault(name, area, bug, tuple(_attention_replacement(owner, change) for owner in MANNERS))
+        return Fault(name, area, bug, tuple(_attention_replacement(owner, change) for owner in MANNERS), **facts)
 
     return make
 
@@ -125,7 +136,7 @@ def _attention_replacement(owner: type[PlainNumerics], change: AttentionChange) 
 
 
 def one_replacement(
-    name: str, area: Area, bug: str, owner: Any, attribute: str
+    name: str, area: Area, bug: str, owner: Any, attribute: str, **facts: Unpack[Facts]
 ) -> Callable[[Callable[..., Any]], Fault]:
     """Makes a fault of the function below it, which takes the place of one method.
 
@@ -135,9 +146,30 @@ def one_replacement(
         bug: What is wrong, in one sentence.
         owner: The class or module whose attribute is replaced.
         attribute: The attribute.
+        facts: What else is known of it.
     """
 
     def make(function: Callable[..., Any]) -> Fault:
-        return Fault(name, area, bug, (Replacement(owner, attribute, function),))
+        return Fault(name, area, bug, (Replacement(owner, attribute, function),), **facts)
+
+    return make
+
+
+def no_op(
+    name: str, area: Area, reason: str, owner: Any, attribute: str, *needs: Need
+) -> Callable[[Callable[..., Any]], Fault]:
+    """Makes a fault that is none of the function below it, which does what the method it takes the place of does.
+
+    Args:
+        name: The switch.
+        area: Where it stands.
+        reason: Why nothing may be seen of it, in one sentence.
+        owner: The class or module whose attribute is replaced.
+        attribute: The attribute.
+        needs: The features without which the function never runs.
+    """
+
+    def make(function: Callable[..., Any]) -> Fault:
+        return Fault(name, area, reason, (Replacement(owner, attribute, function),), needs=needs)
 
     return make

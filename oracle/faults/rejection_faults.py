@@ -16,6 +16,10 @@ _preempt = RequestQueues.preempt
     "a request advances past guessed tokens that were rejected",
     RequestQueues,
     "advance",
+    models=None,
+    component=("scheduler/queues.py", "engine/core.py"),
+    needs=("speculation", "rejected guess"),
+    seen_by=("symbolic", "state", "bitwise", "greedy"),
 )
 def rejected_tokens_count_as_computed(
     self: RequestQueues, rows: Sequence[ScheduledRow], nums_rejected: Sequence[int] | None = None
@@ -30,6 +34,10 @@ def rejected_tokens_count_as_computed(
     "blocks with keys and values of rejected tokens can be found by their requests' real tokens",
     RequestQueues,
     "advance",
+    models=("vllm-project/vllm#18668 (9.06)",),
+    component=("scheduler/queues.py", "scheduler/block_space.py"),
+    needs=("speculation", "rejected guess", "hit"),
+    seen_by=("symbolic", "state", "bitwise"),
 )
 def rejected_tokens_published(
     self: RequestQueues, rows: Sequence[ScheduledRow], nums_rejected: Sequence[int] | None = None
@@ -52,6 +60,10 @@ def rejected_tokens_published(
     "blocks that only rejected tokens need are taken out of the table and never given back",
     BlockSpace,
     "give_back_look_ahead",
+    models=None,
+    component=("scheduler/block_space.py",),
+    needs=("speculation", "rejected guess"),
+    seen_by=("state", "lifecycle"),
 )
 def look_ahead_blocks_lost(self: BlockSpace, state: RequestState) -> None:
     """Cuts the table, and nothing else."""
@@ -64,6 +76,10 @@ def look_ahead_blocks_lost(self: BlockSpace, state: RequestState) -> None:
     "blocks that only rejected tokens need stay reserved",
     BlockSpace,
     "give_back_look_ahead",
+    models=None,
+    component=("scheduler/block_space.py", "scheduler/queues.py"),
+    needs=("speculation", "rejected guess"),
+    seen_by=("state",),
 )
 def look_ahead_blocks_kept(self: BlockSpace, state: RequestState) -> None:
     """Keeps them for later."""
@@ -75,6 +91,10 @@ def look_ahead_blocks_kept(self: BlockSpace, state: RequestState) -> None:
     "what was guessed for a request is kept when the step that was to verify it preempts the request",
     RequestQueues,
     "preempt",
+    models=("vllm-project/vllm#28558 (8.01)",),
+    component=("scheduler/queues.py",),
+    needs=("speculation", "preemption"),
+    seen_by=("symbolic", "state", "greedy"),
 )
 def guess_survives_preemption(self: RequestQueues, state: RequestState, *, by_swap: bool) -> str:
     """Takes the blocks back and leaves the guess."""

@@ -17,6 +17,10 @@ from refinfer.scheduler import StaticScheduler
     "among equal logits the highest id wins",
     sampler,
     "highest_token_id",
+    models=None,
+    component=("sampling/sampler.py", "sampling/logits.py"),
+    needs=("ties",),
+    seen_by=("greedy", "symbolic"),
 )
 def ties_to_highest_id(logits: np.ndarray) -> int:
     """Takes the last of equals."""
@@ -29,6 +33,10 @@ def ties_to_highest_id(logits: np.ndarray) -> int:
     "of several end-of-sequence ids only the first ends a request",
     core,
     "finish",
+    models=None,
+    component=("sampling/stopping.py", "engine/core.py"),
+    needs=("several eos ids",),
+    seen_by=("greedy", "contract"),
 )
 def first_eos_only(*, eos_token_ids: Container[int], **rest: Any) -> Finish | None:
     """Knows one id."""
@@ -42,6 +50,10 @@ def first_eos_only(*, eos_token_ids: Container[int], **rest: Any) -> Finish | No
     "an end-of-sequence id right after the prompt does not end the request",
     core,
     "finish",
+    models=("bytedance/lightseq#236 (11.02)",),
+    component=("sampling/stopping.py", "engine/core.py"),
+    needs=(),
+    seen_by=("greedy", "symbolic", "contract"),
 )
 def eos_ignored_as_first_token(*, num_output_tokens: int, eos_token_ids: Container[int], **rest: Any) -> Finish | None:
     """Looks for it from the second token on."""
@@ -55,6 +67,10 @@ def eos_ignored_as_first_token(*, num_output_tokens: int, eos_token_ids: Contain
     "a static batch ends when its first member does",
     StaticScheduler,
     "has_unfinished_requests",
+    models=None,
+    component=("scheduler/static.py",),
+    needs=("static batch", "uneven ends"),
+    seen_by=("greedy", "symbolic", "lifecycle", "contract"),
 )
 def batch_ends_together(self: StaticScheduler) -> bool:
     """Stops at the first end."""

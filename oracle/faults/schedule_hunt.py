@@ -58,7 +58,7 @@ def hunt_schedules(fault: Fault, *, num_schedules: int, seed: int = 0) -> Schedu
     choose = RandomChooser(seed)
     runs = ModelRuns()
     needs_model = fault.area in NEEDS_A_MODEL
-    is_speculative = fault.area in (Area.SPECULATIVE, Area.DRAFTING)
+    is_speculative = "speculation" in fault.needs or fault.area in (Area.SPECULATIVE, Area.DRAFTING)
     for number in range(1, num_schedules + 1):
         if needs_model:
             scenario = choose_model_schedule(choose, CHECKPOINTS, batch_invariant=True, is_speculative=is_speculative)

@@ -19,6 +19,10 @@ _finish = RequestQueues.finish
     "tokens that are scheduled are not taken from the step's budget",
     _Step,
     "_schedule",
+    models=("sgl-project/sglang-jax#1551 (7.12)",),
+    component=("scheduler/continuous.py",),
+    needs=("chunks",),
+    seen_by=("symbolic", "state"),
 )
 def budget_not_spent(self: _Step, state: RequestState, num_tokens: int) -> None:
     """Schedules for nothing."""
@@ -31,6 +35,10 @@ def budget_not_spent(self: _Step, state: RequestState, num_tokens: int) -> None:
     "one request more than max_num_seqs runs",
     _Step,
     "admit",
+    models=None,
+    component=("scheduler/continuous.py",),
+    needs=("batch",),
+    seen_by=("symbolic", "state"),
 )
 def one_request_too_many(self: _Step, max_num_seqs: int) -> None:
     """Lets one more in."""
@@ -43,6 +51,10 @@ def one_request_too_many(self: _Step, max_num_seqs: int) -> None:
     "a request that does not fit is passed over by those behind it",
     RequestQueues,
     "admit",
+    models=None,
+    component=("scheduler/queues.py",),
+    needs=("batch", "refused admission"),
+    seen_by=("state",),
 )
 def smaller_requests_overtake(self: RequestQueues) -> bool:
     """Tries the next one too."""
@@ -62,6 +74,10 @@ _admit_next = RequestQueues.admit
     "when blocks run out the oldest request is preempted",
     _Step,
     "_preempt",
+    models=None,
+    component=("scheduler/continuous.py",),
+    needs=("preemption",),
+    seen_by=("state",),
 )
 def oldest_preempted(self: _Step, state: RequestState) -> None:
     """Takes the first of those that run in place of the last, unless nobody else is there."""
@@ -79,6 +95,10 @@ _preempt = _Step._preempt  # noqa: SLF001
     "a step that ran only a part of a prompt emits a token",
     ScheduledRow,
     "of",
+    models=("deepjavalibrary/djl-serving#2299 (14.08)", "tenstorrent/tt-xla#5830 (7.17)"),
+    component=("scheduler/output.py",),
+    needs=("chunks",),
+    seen_by=("symbolic", "state", "greedy", "contract"),
 )
 def part_of_prompt_emits(state: RequestState, num_scheduled_tokens: int) -> ScheduledRow:
     """Samples whatever ran."""
@@ -91,6 +111,10 @@ def part_of_prompt_emits(state: RequestState, num_scheduled_tokens: int) -> Sche
     "after a chunk of a prompt one token more counts as computed than ran",
     RequestQueues,
     "advance",
+    models=None,
+    component=("scheduler/queues.py",),
+    needs=("chunks",),
+    seen_by=("symbolic", "bitwise", "greedy", "poison"),
 )
 def chunk_counts_one_token_more(
     self: RequestQueues, rows: Sequence[ScheduledRow], nums_rejected: Sequence[int] | None = None
@@ -108,6 +132,10 @@ def chunk_counts_one_token_more(
     "the last token of a chunk runs again at the head of the next one, as another position",
     RequestQueues,
     "advance",
+    models=("oobabooga/textgen#4145 (4.20)",),
+    component=("scheduler/queues.py",),
+    needs=("chunks",),
+    seen_by=("symbolic", "bitwise", "greedy"),
 )
 def chunk_runs_twice(
     self: RequestQueues, rows: Sequence[ScheduledRow], nums_rejected: Sequence[int] | None = None
@@ -126,6 +154,10 @@ def chunk_runs_twice(
     "a request that has ended goes on counting among those that run",
     RequestQueues,
     "finish",
+    models=("huggingface/optimum-neuron#1028 (13.06)",),
+    component=("scheduler/queues.py",),
+    needs=(),
+    seen_by=("state", "lifecycle"),
 )
 def ended_request_keeps_its_place(
     self: RequestQueues, state: RequestState, reason: FinishReason, stop_reason: int | str | None = None

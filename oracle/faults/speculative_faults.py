@@ -26,6 +26,10 @@ _propose = Speculation.propose
     "guessed tokens are emitted without being compared to the model's own",
     speculation_module,
     "verify",
+    models=None,
+    component=("speculative/verifier.py", "engine/speculation.py"),
+    needs=("speculation", "rejected guess"),
+    seen_by=("greedy", "symbolic", "seeded"),
 )
 def every_guess_stays(logits: Sequence[LogitsRow], draft: Draft, context: SampleContext) -> list[int]:
     """Trusts the proposer, and has the model say only what comes after."""
@@ -38,6 +42,10 @@ def every_guess_stays(logits: Sequence[LogitsRow], draft: Draft, context: Sample
     "each guessed token is held to the logits of the token before the one that it follows",
     speculation_module,
     "verify",
+    models=None,
+    component=("speculative/verifier.py", "engine/speculation.py"),
+    needs=("speculation",),
+    seen_by=("greedy", "symbolic", "seeded"),
 )
 def guesses_held_to_the_logits_before(logits: Sequence[LogitsRow], draft: Draft, context: SampleContext) -> list[int]:
     """Shifts the rows by one."""
@@ -50,6 +58,10 @@ def guesses_held_to_the_logits_before(logits: Sequence[LogitsRow], draft: Draft,
     "where every guessed token stays, the token that the model gives after them is dropped",
     speculation_module,
     "verify",
+    models=None,
+    component=("speculative/verifier.py", "engine/speculation.py"),
+    needs=("speculation",),
+    seen_by=("symbolic", "state", "contract"),
 )
 def no_token_after_a_right_guess(logits: Sequence[LogitsRow], draft: Draft, context: SampleContext) -> list[int]:
     """Emits no more tokens than were guessed."""
@@ -62,6 +74,10 @@ def no_token_after_a_right_guess(logits: Sequence[LogitsRow], draft: Draft, cont
     "the first guessed token that is wrong is emitted in place of the model's own",
     speculation_module,
     "verify",
+    models=None,
+    component=("speculative/verifier.py", "engine/speculation.py"),
+    needs=("speculation", "rejected guess"),
+    seen_by=("greedy", "symbolic", "seeded"),
 )
 def wrong_guess_emitted(logits: Sequence[LogitsRow], draft: Draft, context: SampleContext) -> list[int]:
     """Lets it slip through."""
@@ -77,6 +93,10 @@ def wrong_guess_emitted(logits: Sequence[LogitsRow], draft: Draft, context: Samp
     "penalties, min_tokens and random numbers of all tokens of a step are those of its first token",
     SampleContext,
     "after",
+    models=None,
+    component=("sampling/context.py", "speculative/verifier.py"),
+    needs=("speculation", "mixed parameters"),
+    seen_by=("greedy", "symbolic", "seeded"),
 )
 def guesses_share_one_position(self: SampleContext, token_ids: Sequence[int]) -> SampleContext:  # noqa: ARG001
     """Forgets the guessed tokens that stayed."""
@@ -89,6 +109,10 @@ def guesses_share_one_position(self: SampleContext, token_ids: Sequence[int]) ->
     "the tokens that ran are held to what was guessed for the first request of the step",
     Speculation,
     "verify",
+    models=None,
+    component=("engine/speculation.py",),
+    needs=("speculation", "batch"),
+    seen_by=("greedy", "symbolic", "seeded", "lifecycle"),
 )
 def guess_of_another_request(self: Speculation, row: ScheduledRow, logits: np.ndarray) -> list[int]:
     """Looks up the wrong entry."""
@@ -102,6 +126,10 @@ def guess_of_another_request(self: Speculation, row: ScheduledRow, logits: np.nd
     "a step without any guessed token raises an index error",
     Speculation,
     "propose",
+    models=("vllm-project/vllm#7047 (9.09)",),
+    component=("engine/speculation.py",),
+    needs=("speculation",),
+    seen_by=("lifecycle",),
 )
 def one_guess_at_least(self: Speculation, scheduler: RequestQueues) -> list[Draft]:
     """Looks at the first of them."""
@@ -117,6 +145,10 @@ def one_guess_at_least(self: Speculation, scheduler: RequestQueues) -> list[Draf
     "an end-of-sequence or stop token ends a request only as the last token of a step",
     EngineCore,
     "_take",
+    models=("huggingface/transformers#47912 (9.01)", "huggingface/transformers#31301 (9.01)"),
+    component=("engine/core.py",),
+    needs=("speculation",),
+    seen_by=("greedy", "symbolic", "contract"),
 )
 def end_inside_a_guess_missed(self: EngineCore, state: RequestState, choice: Any) -> Any:
     """Takes the tokens before it as if none of them could end anything."""
@@ -133,6 +165,10 @@ def end_inside_a_guess_missed(self: EngineCore, state: RequestState, choice: Any
     "all tokens of a step get the log-probabilities of its last one",
     EngineCore,
     "_take",
+    models=("sgl-project/sglang#5761 (14.17)",),
+    component=("engine/core.py",),
+    needs=("speculation", "logprobs"),
+    seen_by=("symbolic", "contract"),
 )
 def logprobs_of_the_last_guess(self: EngineCore, state: RequestState, choice: Any) -> Any:
     """Repeats the last entry under every token."""

@@ -14,6 +14,10 @@ _encode_chat = Tokenizer.encode_chat
     "the chat template writes the first special token, and the tokenizer adds it again",
     Tokenizer,
     "encode_chat",
+    models=("AtomaAI/atoma-infer#243 (14.21)", "InfiniTensor/InfiniLM#388 (14.21)"),
+    component=("tokenizer/tokenizer.py",),
+    needs=("chat",),
+    seen_by=("text",),
 )
 def bos_doubled_in_chat(self: Tokenizer, messages: Sequence[Mapping[str, str]]) -> list[int]:
     """Adds what is there."""
@@ -26,6 +30,10 @@ def bos_doubled_in_chat(self: Tokenizer, messages: Sequence[Mapping[str, str]]) 
     "the name of a special token in a text is split like any other text",
     Tokenizer,
     "encode",
+    models=None,
+    component=("tokenizer/tokenizer.py",),
+    needs=("special tokens",),
+    seen_by=("text",),
 )
 def special_names_not_recognised(self: Tokenizer, text: str) -> list[int]:
     """Cuts the text up at each angle bracket."""
@@ -41,6 +49,10 @@ def special_names_not_recognised(self: Tokenizer, text: str) -> list[int]:
     "each token is decoded by itself, so characters of several tokens break",
     IncrementalDetokenizer,
     "push",
+    models=("waybarrios/vllm-mlx#109 (12.03)",),
+    component=("tokenizer/detokenizer.py",),
+    needs=("bytes of a character",),
+    seen_by=("text",),
 )
 def tokens_decoded_one_by_one(self: IncrementalDetokenizer, token_id: int) -> str:
     """Decodes without waiting for the rest of a character."""

@@ -14,7 +14,8 @@ from oracle.case import Case
 from oracle.check import CheckSettings
 from oracle.checkpoints import CheckpointSpec
 from oracle.errors import FaultNotCaught
-from oracle.faults import FAULTS, LAW_FAULTS, SCHEDULE_FAULTS, Area, Fault
+from oracle.faults import FAULTS, LAW_FAULTS, NO_OP_FAULTS, SCHEDULE_FAULTS, UNTRIED_FAULTS, Area, Fault
+from oracle.faults.facts import Facts
 from oracle.faults.hunt import Catch, hunt
 from oracle.faults.registry import Replacement, one_replacement
 from oracle.faults.schedule_hunt import hunt_law, hunt_schedules, run_watched
@@ -34,6 +35,15 @@ RARELY_SEEN = ("presence_counts_often",)
 
 PROPERTY_FAULTS = tuple(name for name in FAULTS if name not in (*SCHEDULE_FAULTS, *LAW_FAULTS))
 """Faults that the properties of generated cases are to catch."""
+
+SWITCHES = {**FAULTS, **NO_OP_FAULTS}
+"""Everything that can be planted."""
+
+
+def tried(names):
+    """Those of some faults that a test holds a hunt to."""
+    return [name for name in names if name not in UNTRIED_FAULTS]
+
 
 BUSY = Scenario(
     requests=(
@@ -84,7 +94,7 @@ GENERATED_CASES = replace(BUSY_CASES, strategy=scenarios(), num_examples=12)
 NO_OP = Fault("no_op", Area.MODEL, "nothing is wrong", (Replacement(PlainNumerics, "silu", PlainNumerics.silu),))
 
 
-@pytest.mark.parametrize("name", SCHEDULE_FAULTS)
+@pytest.mark.parametrize("name", tried(SCHEDULE_FAULTS))
 def test_fault_is_caught_by_schedules(name):
     """By one that holds once the fault is pulled out again."""
     num_schedules = 1500 if name in RARELY_SEEN else 300
@@ -102,7 +112,14 @@ def test_schedules_raise_no_alarm_without_a_fault(area, num_schedules):
         hunt_schedules(replace(NO_OP, area=area), num_schedules=num_schedules)
 
 
-@pytest.mark.parametrize("name", LAW_FAULTS)
+@pytest.mark.parametrize("name", NO_OP_FAULTS)
+def test_fault_that_is_none_raises_no_alarm_in_schedules(name):
+    num_schedules = 3 if NO_OP_FAULTS[name].area is Area.PAGED else 20
+    with pytest.raises(FaultNotCaught, match=f"passed {num_schedules} schedules unseen"):
+        hunt_schedules(NO_OP_FAULTS[name], num_schedules=num_schedules)
+
+
+@pytest.mark.parametrize("name", tried(LAW_FAULTS))
 def test_fault_is_caught_by_the_law(name):
     assert "the law of the tokens is" in hunt_law(FAULTS[name], num_cases=50)
     check_rejection_law(50, 0)
@@ -114,7 +131,7 @@ def test_the_law_raises_no_alarm_without_a_fault():
     assert caught.value.num_cases == 50
 
 
-@pytest.mark.parametrize("name", PROPERTY_FAULTS)
+@pytest.mark.parametrize("name", tried(PROPERTY_FAULTS))
 def test_fault_is_caught(name):
     """By a property that holds on the very same case once the fault is pulled out again."""
     catch = hunt(FAULTS[name], BUSY_CASES)
@@ -140,7 +157,7 @@ def attributes(fault):
     return [vars(replacement.owner).get(replacement.attribute) for replacement in fault.replacements]
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("fault", SWITCHES.values(), ids=SWITCHES)
 def test_switch_puts_the_fault_in_and_takes_it_out(fault):
     before = attributes(fault)
     with fault.planted():
@@ -150,7 +167,7 @@ def test_switch_puts_the_fault_in_and_takes_it_out(fault):
     assert all(now is then for now, then in zip(attributes(fault), before, strict=True))
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("fault", SWITCHES.values(), ids=SWITCHES)
 def test_fault_is_taken_out_when_the_block_raises(fault):
     before = attributes(fault)
     with pytest.raises(KeyboardInterrupt), fault.planted():
@@ -158,7 +175,7 @@ def test_fault_is_taken_out_when_the_block_raises(fault):
     assert all(now is then for now, then in zip(attributes(fault), before, strict=True))
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("fault", SWITCHES.values(), ids=SWITCHES)
 def test_fault_replaces_what_exists(fault):
     """A renamed method would leave a fault that changes nothing."""
     for replacement in fault.replacements:
@@ -197,17 +214,22 @@ def test_no_fault_of_a_module_is_left_out():
     modules = [import_module(f"oracle.faults.{module.name}") for module in iter_modules(oracle.faults.__path__)]
     names = [fault.name for module in modules for fault in getattr(module, "FAULTS", ())]
     assert sorted(names) == sorted(FAULTS)
+    none = [fault.name for module in modules for fault in getattr(module, "NO_OPS", ())]
+    assert sorted(none) == sorted(NO_OP_FAULTS)
     defined = [value for module in modules for value in vars(module).values() if isinstance(value, Fault)]
-    assert sorted(fault.name for fault in defined) == sorted(FAULTS)
+    assert sorted(fault.name for fault in defined) == sorted(SWITCHES)
 
 
 def test_function_becomes_a_fault_with_one_replacement():
-    @one_replacement("upside_down", Area.MODEL, "all is upside down", PlainNumerics, "silu")
+    facts = Facts(models=None, component=("numerics/plain.py",), needs=(), seen_by=("greedy",))
+
+    @one_replacement("upside_down", Area.MODEL, "all is upside down", PlainNumerics, "silu", **facts)
     def upside_down(inputs):
         return -inputs
 
     assert isinstance(upside_down, Fault)
     assert (upside_down.name, upside_down.area) == ("upside_down", Area.MODEL)
+    assert (upside_down.component, upside_down.seen_by) == (("numerics/plain.py",), ("greedy",))
     (replacement,) = upside_down.replacements
     assert (replacement.owner, replacement.attribute) == (PlainNumerics, "silu")
     assert replacement.value(1) == -1
