@@ -31,13 +31,14 @@ _LOUDER = (
     *(shape for family in ("cohere", "cohere2", "falcon") for shape in shapes_of(family)),
     "bloom:residual-after-norm",
     "gpt2:scaled-by-layer",
+    "gpt_neox:wide",
     "opt:narrow-embedding",
     "phi:normed-queries",
     "stablelm:parallel",
 )
 """Shapes in which attention has to be louder for its context to show, such as those whose MLP does not see it."""
 
-_ATTENTION = ("v_proj", "o_proj", "out_proj", "self_attention", ".attn.")
+_ATTENTION = ("v_proj", "o_proj", "out_proj", "self_attention", ".attention.", ".attn.")
 
 _WIDTHS_OF_HEADS = ("head_dim", "num_key_value_heads")
 """Left to the configuration class where a shape sets None."""

@@ -131,7 +131,7 @@ _LINEAR_ROPE = {"rope_parameters": {**_THETA, "rope_type": "linear", "factor": 4
 _YARN_ROPE = {
     "rope_parameters": {**_THETA, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
 }
-_DYNAMIC_ROPE = {"rope_parameters": {**_THETA, "rope_type": "dynamic", "factor": 2.0}}
+_DYNAMIC_ROPE = {"rope_parameters": {"rope_theta": 500.0, "rope_type": "dynamic", "factor": 2.0}}
 _OTHER_BASE = {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}
 _TIED = {"tie_word_embeddings": True}
 _UNTIED = {"tie_word_embeddings": False}
