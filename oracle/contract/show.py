@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,15 @@ def _show_failure(console: Console, failure: EngineFailure, declaration: EngineD
 
 def _words_of_settings(scenario: EngineScenario, declaration: EngineDeclaration) -> str:
     """Names the model and what differs from the simplest way of opening the engine."""
-    words = ["the model given" if scenario.family is None else scenario.family.family]
+    family = "" if scenario.family is None else scenario.family.family
+    words = _words_of_way(family, scenario.knobs, declaration)
+    return f"{words}, after {len(scenario.before)} other runs" if scenario.before else words
+
+
+def _words_of_way(family: str, knobs: Mapping[str, Any], declaration: EngineDeclaration) -> str:
     simplest = {name: values[0] for name, values in declaration.knobs.items()}
-    words += [f"{name} {value!r}" for name, value in scenario.knobs.items() if simplest.get(name) != value]
-    if scenario.before:
-        words.append(f"after {len(scenario.before)} other runs")
-    return ", ".join(words)
+    others = [f"{name} {value!r}" for name, value in knobs.items() if simplest.get(name) != value]
+    return ", ".join([family or "the model given", *others])
 
 
 def _words_of_request(request: EngineRequest) -> str:
@@ -113,7 +116,7 @@ def _coverage(report: EngineReport) -> list[str]:
         f"{ties}; {report.seconds:.0f} s, of which the engine took {report.engine_seconds:.0f} s",
     ]
     lines += [
-        f"did not open: {construction.family} {construction.knobs}: {words}" for construction, words in report.refused
+        f"did not open: {_words_of_way(way.family, way.knobs, declaration)}: {words}" for way, words in report.refused
     ]
     if report.interrupted:
         lines.append("interrupted: what was not seen may be wrong")

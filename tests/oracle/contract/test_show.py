@@ -69,7 +69,7 @@ def test_card_tells_every_verdict_and_failure(report):
         "r0: 2 tokens [1 2] and at most 3 more, top_k 2, temperature 1.0, arrives at 1, is aborted after 2",
         "pairs of knob values that came up: 1 of 4",
         "parameters, shown of asked: top_k 2/4",
-        "did not open: qwen2 {'block_size': 16, 'draft': 2}: no draft",
+        "did not open: qwen2, draft 2: no draft",
         "interrupted",
     ):
         assert words in output
