@@ -9,7 +9,7 @@ import json
 import math
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,78 +19,28 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from oracle.checkpoint_weights import UniformStream
 from oracle.checkpoints import default_cache_root
 from oracle.errors import ScenarioError
+from oracle.family_shapes import COMMON, FAMILIES, family_of, options_of, shapes_of
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Raised whenever a spec would give other bytes than before."""
-
-_PLAIN_HEADS = {"head_dim": None, "num_key_value_heads": None}
-_WINDOW = {"sliding_window": 12}
-_ALTERNATING = {**_WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
-
-FAMILIES: Mapping[str, Mapping[str, Any]] = {
-    "llama": {},
-    "mistral": _WINDOW,
-    "qwen2": {},
-    "qwen3": {},
-    "gemma": {},
-    "gemma2": {**_ALTERNATING, "query_pre_attn_scalar": 32},
-    "gemma3_text": {**_ALTERNATING, "query_pre_attn_scalar": 32},
-    "phi": {"partial_rotary_factor": 0.5},
-    "phi3": {"pad_token_id": None},
-    "gpt2": _PLAIN_HEADS,
-    "gpt_neox": {**_PLAIN_HEADS, "rotary_pct": 0.25},
-    "opt": {**_PLAIN_HEADS, "ffn_dim": 112, "word_embed_proj_dim": 64},
-    "bloom": _PLAIN_HEADS,
-    "falcon": {**_PLAIN_HEADS, "new_decoder_architecture": True, "num_kv_heads": 2},
-    "stablelm": {"partial_rotary_factor": 0.25, "head_dim": None},
-    "starcoder2": _WINDOW,
-    "olmo": {},
-    "olmo2": {},
-    "cohere": {"logit_scale": 0.5},
-    "cohere2": {**_ALTERNATING, "logit_scale": 0.5},
-    "granite": {"embedding_multiplier": 2.0, "attention_multiplier": 0.2, "residual_multiplier": 0.7},
-    "smollm3": {"no_rope_layers": [1, 0], "pad_token_id": None},
-    "glm": {"pad_token_id": None},
-    "glm4": {"pad_token_id": None},
-    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
-    "qwen2_moe": {
-        "num_experts": 4,
-        "num_experts_per_tok": 2,
-        "moe_intermediate_size": 48,
-        "shared_expert_intermediate_size": 48,
-    },
-    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48},
-    "gpt_oss": {
-        **_ALTERNATING,
-        "num_local_experts": 4,
-        "num_experts_per_tok": 2,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-    },
-    "mamba": {"state_size": 8},
-    "recurrent_gemma": {"attention_window_size": 12, "lru_width": 64, "block_types": ["recurrent", "attention"]},
-}
-"""Model families by transformers' names, with what their tiny configurations set besides the common widths.
-
-Sliding windows are so short that most requests go past them. None drops a width that the family does not take.
-"""
-
-_COMMON: Mapping[str, Any] = {
-    "vocab_size": 131,
-    "hidden_size": 64,
-    "intermediate_size": 112,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 512,
-    "bos_token_id": None,
-    "pad_token_id": None,
-}
 
 _SCALED_EMBEDDINGS = ("gemma", "gemma2", "gemma3_text", "recurrent_gemma")
 """Families that multiply embeddings by the root of their width."""
 
-_PARALLEL = ("cohere", "cohere2", "falcon")
-"""Families whose MLP does not see what attention adds, so that attention has to be louder."""
+_LOUDER = (
+    *(shape for family in ("cohere", "cohere2", "falcon") for shape in shapes_of(family)),
+    "bloom:residual-after-norm",
+    "gpt2:scaled-by-layer",
+    "opt:narrow-embedding",
+    "phi:normed-queries",
+    "stablelm:parallel",
+)
+"""Shapes in which attention has to be louder for its context to show, such as those whose MLP does not see it."""
+
+_ATTENTION = ("v_proj", "o_proj", "out_proj", "self_attention", ".attn.")
+
+_WIDTHS_OF_HEADS = ("head_dim", "num_key_value_heads")
+"""Left to the configuration class where a shape sets None."""
 
 _FINAL_NORMS = ("model.norm", "ln_f", "final_layer_norm", "final_layernorm", "final_norm", "norm_f")
 _EMBEDDING_STD = 0.125
@@ -116,9 +66,10 @@ class FamilySpec:
     """A tiny random checkpoint of a family, in full; the same spec is the same weights on every machine.
 
     Attributes:
-        family: One of `FAMILIES`.
+        family: The name of a shape: one of `FAMILIES`, or a variant of one, such as `llama:tied`.
         seed: Decides every random value.
         head_dim: Width of one head, where the family lets it be chosen.
+        hidden_size: Width of the model, of which four heads share alike where the family lets no head be chosen.
         eos_token_ids: Ids that end a request.
         tie_word_embeddings: Whether the head uses the embedding's weight; None for what is usual in the family.
 
@@ -129,28 +80,46 @@ class FamilySpec:
     family: str = "llama"
     seed: int = 0
     head_dim: int = 32
+    hidden_size: int = COMMON["hidden_size"]
     eos_token_ids: tuple[int, ...] = (7, 19, 34, 58, 77, 101, 113, 126)
     tie_word_embeddings: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
-            message = f"family {self.family!r} is unknown; known are {', '.join(FAMILIES)}"
+        if options_of(self.family) is None:
+            family = family_of(self.family)
+            known = shapes_of(family) if family in FAMILIES else FAMILIES
+            message = f"family {self.family!r} is unknown; known are {', '.join(known)}"
             raise ScenarioError(message, family=self.family)
 
     @property
     def digest(self) -> str:
         """Identifies the bytes that this spec gives."""
-        content = {"format_version": FORMAT_VERSION, **asdict(self), "options": FAMILIES[self.family]}
+        content = {"format_version": FORMAT_VERSION, **asdict(self), "options": options_of(self.family)}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @classmethod
+    def with_head(cls, family: str, head_dim: int) -> "FamilySpec":
+        """Gives the spec of a shape in which a head has that width, in whichever way its family says so."""
+        spec = cls(family, head_dim=head_dim)
+        config = spec.config()
+        if getattr(config, "head_dim", None) == head_dim:
+            return spec
+        return replace(spec, hidden_size=config.num_attention_heads * head_dim)
 
     def config(self) -> Any:
         """Makes the family's configuration."""
-        values = {**_COMMON, "head_dim": self.head_dim, "eos_token_id": list(self.eos_token_ids) or None}
+        values = {
+            **COMMON,
+            "hidden_size": self.hidden_size,
+            "head_dim": self.head_dim,
+            "eos_token_id": list(self.eos_token_ids) or None,
+        }
         if self.tie_word_embeddings is not None:
             values["tie_word_embeddings"] = self.tie_word_embeddings
-        values |= FAMILIES[self.family]
+        values |= options_of(self.family) or {}
         return AutoConfig.for_model(
-            self.family, **{key: value for key, value in values.items() if value is not None or key.endswith("_id")}
+            family_of(self.family),
+            **{key: value for key, value in values.items() if value is not None or key not in _WIDTHS_OF_HEADS},
         )
 
 
@@ -192,10 +161,11 @@ def cached_family_checkpoint(spec: FamilySpec, root: Path | None = None) -> Path
 
 def _fill(spec: FamilySpec, name: str, parameter: torch.Tensor, *, is_tied: bool) -> None:
     """Gives a parameter random values on the scale that its place in the network asks for."""
-    stream = UniformStream(spec.seed, f"{spec.family} {name}")
+    family = family_of(spec.family)
+    stream = UniformStream(spec.seed, f"{family} {name}")
     noise = torch.from_numpy(stream.uniform(parameter.numel())).view(parameter.shape)  # of one parameter
-    width = _COMMON["hidden_size"]
-    embedding_std = _EMBEDDING_STD / (math.sqrt(width) if spec.family in _SCALED_EMBEDDINGS else 1.0)
+    width = spec.hidden_size
+    embedding_std = _EMBEDDING_STD / (math.sqrt(width) if family in _SCALED_EMBEDDINGS else 1.0)
     if parameter.dim() == 1:
         for end, (middle, half_width) in _RANGE_BY_NAME.items():
             if name.endswith(end):
@@ -214,8 +184,8 @@ def _fill(spec: FamilySpec, name: str, parameter: torch.Tensor, *, is_tied: bool
     elif "lm_head" in name or "embed_out" in name:
         std = _LOGITS_STD / math.sqrt(width)
     else:
-        fan_in = parameter.shape[0] if spec.family == "gpt2" else parameter.shape[-1]
-        is_louder = spec.family in _PARALLEL and any(part in name for part in ("v_proj", "o_proj", "self_attention"))
+        fan_in = parameter.shape[0] if family == "gpt2" else parameter.shape[-1]
+        is_louder = spec.family in _LOUDER and any(part in name for part in _ATTENTION)
         product_std = _LOUDER_STD if is_louder else _PRODUCT_STD
         std = (_QUERY_STD if "q_proj" in name else product_std) / math.sqrt(fan_in)
     parameter.copy_(noise * (std / _STD_OF_UNIFORM))

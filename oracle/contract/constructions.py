@@ -1,15 +1,16 @@
-"""In which settings is an engine opened? A pairwise covering array of its knobs, with the families taken in turn."""
+"""In which settings is an engine opened? A pairwise covering array of its knobs, with shapes of families in turn."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, count, islice, product, zip_longest
 from math import lcm
 from typing import Any
 
 from allpairspy import AllPairs
 
 from oracle.engines.declaration import EngineDeclaration
+from oracle.family_shapes import family_of, shapes_of
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Construction:
 
     Attributes:
         knobs: One value for each knob.
-        family: The model family.
+        family: The model family, or a variant of one.
     """
 
     knobs: dict[str, Any]
@@ -73,23 +74,43 @@ def _legal_row(declaration: EngineDeclaration, chosen: dict[str, Any]) -> dict[s
 def is_excluded(declaration: EngineDeclaration, values: dict[str, Any]) -> bool:
     """Tells whether an engine declares that it does not take a combination."""
     return any(
-        all(name in values and values[name] == value for name, value in excluded.items())
+        all(name in values and _is_named(name, values[name], value) for name, value in excluded.items())
         for excluded in declaration.excluded_knobs
     )
 
 
-def constructions(declaration: EngineDeclaration, families: Sequence[str], number: int) -> list[Construction]:
-    """Gives so many constructions, going through the covering array and the families in turn."""
+def _is_named(name: str, value: object, excluded: object) -> bool:
+    """Tells whether a value is the excluded one; a family stands for all its variants."""
+    return value == excluded or (name == "family" and isinstance(value, str) and family_of(value) == excluded)
+
+
+def shapes_in_turn(families: Sequence[str]) -> list[str]:
+    """Gives all shapes of some families: first the usual one of each, then a variant of each, and so on."""
+    rounds = zip_longest(*(shapes_of(family) for family in families))
+    return [shape for shapes in rounds for shape in shapes if shape is not None]
+
+
+def constructions(
+    declaration: EngineDeclaration, families: Sequence[str], number: int, seed: int = 0
+) -> list[Construction]:
+    """Gives so many constructions, going through the covering array and the families in turn.
+
+    Args:
+        declaration: What the engine says of itself.
+        families: Names of shapes, as `shapes_in_turn` gives them.
+        number: How many; fewer come only where nearly everything is excluded.
+        seed: Another one goes on where the one before it ended.
+    """
     rows = covering_array(declaration) or [{}]
     # Equal steps pair the same rows with the same families after a while; then one family further, until each row
     # has met each family.
     period = lcm(len(rows), len(families))
-    found: list[Construction] = []
-    for place in range(4 * max(number, len(rows))):
-        row, family = rows[place % len(rows)], families[(place + place // period) % len(families)]
-        if len(found) < number and not is_excluded(declaration, {**row, "family": family}):
-            found.append(Construction(row, family))
-    return found
+    tried = islice(count(seed * number), 4 * max(number, len(rows)))
+    pairs = ((rows[place % len(rows)], families[(place + place // period) % len(families)]) for place in tried)
+    legal = (
+        Construction(row, family) for row, family in pairs if not is_excluded(declaration, {**row, "family": family})
+    )
+    return list(islice(legal, number))
 
 
 def num_pairs(rows: Sequence[dict[str, Any]]) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from oracle.choosers import RandomChooser
-from oracle.contract.constructions import Construction, constructions
+from oracle.contract.constructions import Construction, constructions, shapes_in_turn
 from oracle.contract.drawing import choose_run
 from oracle.contract.failure_book import FailureBook
 from oracle.contract.findings import Findings
@@ -25,9 +25,6 @@ from oracle.engines.adapter import EngineAdapter, Refused
 from oracle.engines.messages import EngineRequest
 from oracle.errors import EngineError, EngineRaised
 from oracle.families import FamilySpec
-
-USUAL_HEAD_DIM = 32
-"""For engines that take any: kernels of some engines need a multiple of 32."""
 
 History = tuple[tuple[EngineRequest, ...], ...]
 """Runs that came before in the same engine."""
@@ -134,15 +131,20 @@ class Dock:
         families = settings.families or declaration.families
         if settings.folder is not None or not families:
             families = ("",)
-        return constructions(declaration, families, settings.amount.num_constructions)
+        shapes = shapes_in_turn(families) if settings.families is None else families
+        return constructions(declaration, shapes, settings.amount.num_constructions, settings.seed)
 
     def _scenario(self, construction: Construction) -> EngineScenario:
         declaration = self.report.declaration
         family = None
         if self._settings.folder is None and construction.family:
-            family = FamilySpec(construction.family, head_dim=(*declaration.head_dims, USUAL_HEAD_DIM)[0])
+            family = self._spec(construction.family)
         name = f"{declaration.name} {declaration.version}".strip()
         return EngineScenario((), construction.knobs, family, engine=name)
+
+    def _spec(self, family: str) -> FamilySpec:
+        head_dims = self.report.declaration.head_dims
+        return FamilySpec.with_head(family, head_dims[0]) if head_dims else FamilySpec(family)
 
     def _try_one(self, construction: Construction, history: History, seed: int) -> tuple[EngineRequest, ...] | None:
         """Draws one run and judges it; gives its requests, or None where the engine was not opened like that."""
@@ -158,7 +160,8 @@ class Dock:
         if construction not in report.opened:
             report.opened.append(construction)
         report.has_referee = model.referee is not None
-        requests = choose_run(RandomChooser(seed), report.declaration, model.limits)
+        declaration = report.declaration.opened_with(construction.knobs)
+        requests = choose_run(RandomChooser(seed), declaration, model.limits)
         findings, scenario = Findings(), replace(scenario, requests=requests)
         trial = self._session.judge(scenario, findings)
         if trial is not None and self._settings.on_run is not None:
@@ -169,7 +172,8 @@ class Dock:
 
     def _try_once(self, construction: Construction) -> None:
         """Runs what needs no drawing: what is to be refused, and the law of drawn tokens."""
-        declaration, scenario = self.report.declaration, self._scenario(construction)
+        declaration = self.report.declaration.opened_with(construction.knobs)
+        scenario = self._scenario(construction)
         counted = Findings()
         found = []
         try:

@@ -9,6 +9,7 @@ from typing import Any
 from oracle.contract.findings import Finding
 from oracle.contract.scenario import EngineScenario
 from oracle.errors import ScenarioError
+from oracle.family_shapes import family_of
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class KnownDeviation:
         check: The check that fails.
         reason: Why it is let be; shown beside it.
         blame: What the finding has to blame, such as a parameter; None for anything.
-        family: The model family; None for any.
+        family: The model family, of which any variant will do, or one variant; None for any.
         knobs: Knob values that the engine has to be opened with.
         parameters: Parameters that the request has to have.
     """
@@ -39,10 +40,13 @@ class KnownDeviation:
             return self.family is None and not self.knobs and not self.parameters
         requests = [request for request in scenario.requests if finding.request_id in (None, request.request_id)]
         return (
-            (self.family is None or (scenario.family is not None and scenario.family.family == self.family))
+            (self.family is None or (scenario.family is not None and self._names(scenario.family.family)))
             and all(scenario.knobs.get(name) == value for name, value in self.knobs)
             and (not self.parameters or any(set(self.parameters) <= set(request.parameters) for request in requests))
         )
+
+    def _names(self, shape: str) -> bool:
+        return self.family in (shape, family_of(shape))
 
     def __str__(self) -> str:
         """Gives it in one line."""

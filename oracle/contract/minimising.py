@@ -11,6 +11,7 @@ from oracle.contract.scenario import EngineScenario
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineRequest
 from oracle.families import FamilySpec
+from oracle.family_shapes import family_of
 
 FOR_DRAWS = ("top_k", "top_p", "min_p", "seed")
 """Parameters that mean nothing where no token is drawn."""
@@ -48,7 +49,7 @@ def _is_legal(scenario: EngineScenario, declaration: EngineDeclaration) -> bool:
     """Tells whether an engine declares that it takes settings, family and parameters of a scenario."""
     family = {} if scenario.family is None else {"family": scenario.family.family}
     return not is_excluded(declaration, {**scenario.knobs, **family}) and all(
-        is_legal(declaration, request.parameters) for request in scenario.requests
+        is_legal(declaration.opened_with(scenario.knobs), request.parameters) for request in scenario.requests
     )
 
 
@@ -69,8 +70,14 @@ def _simpler(scenario: EngineScenario, declaration: EngineDeclaration) -> Iterat
         if value != simplest:
             yield replace(scenario, knobs={**scenario.knobs, name: simplest})
     family = scenario.family
-    if family is not None and family.family != declaration.families[0]:
-        yield replace(scenario, family=FamilySpec(declaration.families[0], head_dim=family.head_dim))
+    if family is not None:
+        yield from (replace(scenario, family=simpler) for simpler in _simpler_families(family, declaration))
+
+
+def _simpler_families(family: FamilySpec, declaration: EngineDeclaration) -> Iterator[FamilySpec]:
+    for name in dict.fromkeys((declaration.families[0], family_of(family.family))):
+        if name != family.family:
+            yield FamilySpec.with_head(name, declaration.head_dims[0]) if declaration.head_dims else FamilySpec(name)
 
 
 def _simpler_requests(request: EngineRequest, declaration: EngineDeclaration) -> Iterator[EngineRequest]:

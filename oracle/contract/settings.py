@@ -37,7 +37,8 @@ class DockSettings:
         folder: A checkpoint instead of generated ones.
         profile: How much is tried, one of `PROFILES`.
         seed: The same seed draws the same.
-        families: Of those that the engine declares, the ones to try; None for all.
+        families: Families, or variants of families, to try; None for all that the engine declares, with their
+            variants.
         known: Deviations that are known.
         open_referee: Gives the referee of a checkpoint.
         time_budget: Seconds after which no further run begins.

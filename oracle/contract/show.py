@@ -13,6 +13,9 @@ from rich.table import Table
 from oracle.contract.constructions import covering_array, num_pairs
 from oracle.contract.judging import CHECKS
 from oracle.contract.outcome import CheckRow, CheckVerdict, EngineFailure, EngineReport
+from oracle.contract.scenario import EngineScenario
+from oracle.engines.declaration import EngineDeclaration
+from oracle.engines.messages import EngineRequest
 from oracle.report import environment
 
 ENGINE_REPORT_VERSION = 1
@@ -44,29 +47,53 @@ def show_card(console: Console, report: EngineReport) -> None:
         )
     console.print(table)
     for failure in report.failures:
-        _show_failure(console, failure)
+        _show_failure(console, failure, declaration)
     for deviation in report.unmet:
         line = f"not met any more: {deviation} ({deviation.reason}); take it out of the file of known deviations"
         _print_as_it_is(console, line, style="bold red")
     _print_as_it_is(console, "\n".join(_coverage(report)))
 
 
-def _show_failure(console: Console, failure: EngineFailure) -> None:
+def _show_failure(console: Console, failure: EngineFailure, declaration: EngineDeclaration) -> None:
     word = "FAIL" if failure.known is None else "KNOWN"
     style = "bold red" if failure.known is None else "yellow"
     _print_as_it_is(console, f"{word} {failure.finding.check}: {failure.finding.message}", style=style)
-    notes = [f"met {failure.number} times"]
+    notes = [f"met {failure.number} times"] if failure.number > 1 else []
     if failure.known is not None:
         notes.append(f"known: {failure.known.reason}")
     if failure.is_repeatable is False:
         notes.append("it did not come again in a fresh engine")
-    _print_as_it_is(console, f"  {', '.join(notes)}")
-    if failure.scenario is not None:
-        scenario = failure.scenario
-        family = "the model given" if scenario.family is None else scenario.family.family
-        _print_as_it_is(console, f"  {family}, {scenario.knobs}, after {len(scenario.before)} other runs")
-        for request in scenario.requests:
-            _print_as_it_is(console, f"  {request}")
+    if notes:
+        _print_as_it_is(console, f"  {', '.join(notes)}")
+    # What was not refused stands in the message, and the settings it met do not matter.
+    if failure.scenario is not None and failure.finding.check != "refusals":
+        _print_as_it_is(console, f"  {_words_of_settings(failure.scenario, declaration)}")
+        for request in failure.scenario.requests:
+            _print_as_it_is(console, f"  {_words_of_request(request)}")
+
+
+def _words_of_settings(scenario: EngineScenario, declaration: EngineDeclaration) -> str:
+    """Names the model and what differs from the simplest way of opening the engine."""
+    words = ["the model given" if scenario.family is None else scenario.family.family]
+    simplest = {name: values[0] for name, values in declaration.knobs.items()}
+    words += [f"{name} {value!r}" for name, value in scenario.knobs.items() if simplest.get(name) != value]
+    if scenario.before:
+        words.append(f"after {len(scenario.before)} other runs")
+    return ", ".join(words)
+
+
+def _words_of_request(request: EngineRequest) -> str:
+    """Says in one line what a request asks for."""
+    prompt = " ".join(map(str, request.prompt_token_ids))
+    words = [
+        f"{request.request_id}: {len(request.prompt_token_ids)} tokens [{prompt}] and at most {request.max_tokens} more"
+    ]
+    words += [f"{name} {value!r}" for name, value in request.parameters.items()]
+    if request.arrival:
+        words.append(f"arrives at {request.arrival}")
+    if request.abort_after is not None:
+        words.append(f"is aborted after {request.abort_after}")
+    return ", ".join(words)
 
 
 def _coverage(report: EngineReport) -> list[str]:

@@ -1,9 +1,11 @@
 """What an engine says of itself: what it claims, what it takes, what it shows, and where it does not work."""
 
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from oracle.engines.parameters import PARAMETERS
+from oracle.family_shapes import FAMILIES, options_of
 
 PROTOCOL_VERSION = 1
 """Raised whenever an adapter written for an older one would be misunderstood."""
@@ -85,8 +87,11 @@ class EngineDeclaration:
         shares_parameters: Whether all requests of one run have the same parameters, as in a plain batch.
         knobs: Settings that are fixed when it is opened, each with the values worth trying, the simplest first.
         excluded_knobs: Combinations of knob values, with "family" as one more knob, that it does not take.
-        families: Model families that it runs, of `oracle.families.FAMILIES`; empty for an engine that opens no
-            checkpoint but runs what it has, of which there is no reference.
+        knobs_without_parameters: Parameters that it does not take when it is opened in some way, each as
+            `{"knobs": {"speculation": "lookup"}, "parameters": ["n"]}`.
+        families: Model families that it runs, of `oracle.family_shapes.FAMILIES`, each with the variants of it that
+            it does not refuse; empty for an engine that opens no checkpoint but runs what it has, of which there is no
+            reference.
         head_dims: Widths of heads that it takes; empty for any.
         dtype: What it computes in: "float32", "bfloat16" or "float16".
         penalties_count_prompt: Whether presence and frequency penalties count the prompt as well.
@@ -112,6 +117,7 @@ class EngineDeclaration:
     shares_parameters: bool = False
     knobs: dict[str, list[Any]] = field(default_factory=dict)
     excluded_knobs: tuple[dict[str, Any], ...] = ()
+    knobs_without_parameters: tuple[dict[str, Any], ...] = ()
     families: tuple[str, ...] = ("llama",)
     head_dims: tuple[int, ...] = ()
     dtype: str = "float32"
@@ -151,6 +157,16 @@ class EngineDeclaration:
         declaration.check()
         return declaration
 
+    def opened_with(self, knobs: Mapping[str, Any]) -> "EngineDeclaration":
+        """Gives what it says of itself once it is opened in some way, in which it may take fewer parameters."""
+        lacking = {
+            name
+            for entry in self.knobs_without_parameters
+            if all(knobs.get(knob) == value for knob, value in entry["knobs"].items())
+            for name in entry["parameters"]
+        }
+        return replace(self, parameters=tuple(name for name in self.parameters if name not in lacking))
+
     def check(self) -> None:
         """Checks that every word is one that the harness knows, and that every knob has a value.
 
@@ -158,6 +174,7 @@ class EngineDeclaration:
             ValueError: One is not, and the message names it and those that are; or a knob has none.
         """
         excluded = tuple(name for group in self.excluded_parameters for name in group)
+        lacking = tuple(name for entry in self.knobs_without_parameters for name in entry["parameters"])
         choices_by_name = {
             "contract": ((self.contract,), CONTRACTS),
             "parameters": (self.parameters, PARAMETERS),
@@ -165,6 +182,7 @@ class EngineDeclaration:
             "parameter_order": (self.parameter_order, PARAMETERS),
             "excluded_parameters": (excluded, PARAMETERS),
             "needed_parameters": ((*self.needed_parameters, *self.needed_parameters.values()), PARAMETERS),
+            "knobs_without_parameters": (lacking, PARAMETERS),
             "capabilities": (self.capabilities, CAPABILITIES),
             "ignore_eos": ((self.ignore_eos,), IGNORES_EOS),
             "scores_of": ((self.scores_of,), SCORES_OF),
@@ -176,6 +194,10 @@ class EngineDeclaration:
                 if value not in choices:
                     message = f"{name} {value!r} is none of {', '.join(choices)}"
                     raise ValueError(message)
+        unknown = [shape for shape in self.families if options_of(shape) is None]
+        if unknown:
+            message = f"family {unknown[0]!r} is none of {', '.join(FAMILIES)}, nor a variant of one"
+            raise ValueError(message)
         empty = [name for name, knob_values in self.knobs.items() if not knob_values]
         if empty:
             message = f"knob {empty[0]} has no value that could be tried"

@@ -10,7 +10,8 @@ import torch
 
 from oracle import families
 from oracle.errors import ScenarioError
-from oracle.families import FAMILIES, FamilySpec, cached_family_checkpoint, make_family_model, write_family_checkpoint
+from oracle.families import FamilySpec, cached_family_checkpoint, make_family_model, write_family_checkpoint
+from oracle.family_shapes import FAMILIES, family_of, shapes_of
 from oracle.reference import Reference
 from oracle.sensitivity import measure_sensitivity
 
@@ -20,6 +21,10 @@ pytestmark = [
 ]
 
 VOCAB_SIZE = 131
+SHAPES = [shape for family in FAMILIES for shape in shapes_of(family)]
+
+TELLING = 3e-4
+"""Ten times what rounding does, so that an engine which ignores a setting is wrong."""
 
 LLAMA_DIGEST = "098f89be2530fc295180c8abf4767ceddfd2bd5aab6a5383970a8aa641bac6d0"
 
@@ -44,7 +49,7 @@ def digest_of(model):
     return digest.hexdigest()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SHAPES)
 def test_family_follows_from_its_spec_alone_and_is_sensitive(family, prompts):
     torch.manual_seed(1)
     model = make_family_model(FamilySpec(family))
@@ -85,9 +90,34 @@ def test_head_can_be_tied_to_the_embedding():
     assert own.lm_head.weight is not own.model.embed_tokens.weight
 
 
+@pytest.mark.parametrize(("family", "hidden_size"), [("qwen3", 64), ("qwen2", 128), ("falcon", 128)])
+def test_head_has_the_width_that_an_engine_takes(family, hidden_size):
+    spec = FamilySpec.with_head(family, 32)
+    assert spec.hidden_size == hidden_size
+    model = make_family_model(spec)
+    query = next(weight for name, weight in model.named_parameters() if "q_proj.weight" in name or "query" in name)
+    assert query.shape[0] in (4 * 32, (4 + 2 * 2) * 32)
+
+
 def test_spec_refuses_a_family_that_nobody_knows():
     with pytest.raises(ScenarioError, match="'lama' is unknown; known are llama, mistral"):
         FamilySpec("lama")
+
+
+def test_spec_refuses_a_variant_that_nobody_knows():
+    with pytest.raises(ScenarioError, match="'gemma:odd' is unknown; known are gemma, gemma:one-key-head"):
+        FamilySpec("gemma:odd")
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape not in FAMILIES])
+def test_variant_gives_other_logits_than_the_usual_shape(shape):
+    """A setting that the configuration class does not take, or that changes nothing, would test nothing."""
+    token_ids = torch.tensor([[(5 + 7 * place * place) % VOCAB_SIZE for place in range(40)]])
+    with torch.no_grad():
+        usual, other = (
+            make_family_model(FamilySpec(name))(input_ids=token_ids).logits for name in (family_of(shape), shape)
+        )
+    assert (usual - other).abs().max() > TELLING
 
 
 def test_each_field_of_a_spec_gives_other_weights():
@@ -96,6 +126,7 @@ def test_each_field_of_a_spec_gives_other_weights():
         replace(spec, family="qwen2"),
         replace(spec, seed=1),
         replace(spec, head_dim=16),
+        replace(spec, hidden_size=128),
         replace(spec, eos_token_ids=()),
         replace(spec, tie_word_embeddings=True),
     ]

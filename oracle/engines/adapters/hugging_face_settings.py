@@ -143,6 +143,9 @@ def declaration_alone(version: str) -> EngineDeclaration:
         needed_parameters={"n": "temperature"},
         knobs=KNOBS_ALONE,
         excluded_knobs=exclusions(KNOBS_ALONE),
+        knobs_without_parameters=tuple(
+            {"knobs": {"speculation": speculation}, "parameters": ["n"]} for speculation in SPECULATIONS[1:]
+        ),
         families=FAMILIES,
         scores_of="processed",
         max_model_len=MAX_MODEL_LEN,

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle.contract.constructions import Construction, constructions, covering_array, is_excluded, num_pairs
+from oracle.contract.constructions import (
+    Construction,
+    constructions,
+    covering_array,
+    is_excluded,
+    num_pairs,
+    shapes_in_turn,
+)
 from oracle.engines.declaration import EngineDeclaration
 
 pytestmark = pytest.mark.without_shape_checks
@@ -96,6 +103,31 @@ def test_first_constructions_take_all_families_in_turn():
     declaration = EngineDeclaration("engine", knobs={"a": [0, 1]})
     found = constructions(declaration, ["x", "y", "z"], 3)
     assert found == [Construction({"a": 0}, "x"), Construction({"a": 1}, "y"), Construction({"a": 0}, "z")]
+
+
+def test_another_seed_goes_on_where_the_one_before_it_ended():
+    declaration = EngineDeclaration("engine", knobs={"a": [0, 1]})
+    both = constructions(declaration, ["x", "y", "z"], 6)
+    assert constructions(declaration, ["x", "y", "z"], 3, seed=1) == both[3:]
+
+
+def test_usual_shapes_come_before_variants():
+    shapes = shapes_in_turn(["phi", "mamba", "gpt_neo"])
+    assert shapes == ["phi", "mamba", "gpt_neo", "phi:normed-queries", "mamba:biased", "mamba:unbiased-convolution"]
+    assert shapes_in_turn([""]) == [""]
+
+
+@pytest.mark.parametrize(
+    ("family", "answer"), [("phi", True), ("phi:normed-queries", True), ("phi3", False), ("phi3:tied", False)]
+)
+def test_excluded_family_stands_for_its_variants(family, answer):
+    declaration = EngineDeclaration("engine", excluded_knobs=({"family": "phi"},))
+    assert is_excluded(declaration, {"family": family}) is answer
+
+
+def test_excluded_variant_leaves_its_family():
+    declaration = EngineDeclaration("engine", excluded_knobs=({"family": "phi:normed-queries"},))
+    assert not is_excluded(declaration, {"family": "phi"})
 
 
 def test_constructions_leave_out_families_that_a_setting_excludes():

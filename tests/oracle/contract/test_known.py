@@ -41,6 +41,12 @@ def test_deviation_covers_what_it_names(fields, covers):
     assert (first_cover((deviation,), FINDING, SCENARIO) is deviation) is covers
 
 
+@pytest.mark.parametrize(("family", "answer"), [("gemma2", True), ("gemma2:no-caps", True), ("gemma2:tied", False)])
+def test_deviation_of_a_family_is_one_of_its_variants_too(family, answer):
+    scenario = EngineScenario((), family=FamilySpec("gemma2:no-caps"))
+    assert KnownDeviation("tokens", "waits", family=family).covers(FINDING, scenario) is answer
+
+
 def test_deviation_of_a_family_does_not_cover_what_has_no_scenario():
     assert KnownDeviation("tokens", "waits").covers(FINDING, None)
     assert not KnownDeviation("tokens", "waits", family="llama").covers(FINDING, None)

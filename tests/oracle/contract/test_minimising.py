@@ -58,6 +58,20 @@ def test_what_matters_stays(fails, kept):
         assert {name: getattr(found, name) for name in kept} == kept
 
 
+@pytest.mark.parametrize(
+    ("fails", "kept"),
+    [
+        (lambda family: family == "qwen2:tied", "qwen2:tied"),
+        (lambda family: family.startswith("qwen2"), "qwen2"),
+        (lambda _: True, "llama"),
+    ],
+    ids=["the variant", "its family", "nothing"],
+)
+def test_variant_goes_where_its_family_is_enough(fails, kept):
+    scenario = replace(SCENARIO, family=FamilySpec("qwen2:tied"))
+    assert smallest(lambda one: fails(one.family.family), scenario).family == FamilySpec(kept)
+
+
 def test_number_of_requests_goes_down_to_those_that_matter():
     found = smallest(lambda scenario: len(scenario.requests) >= 2)
     assert len(found.requests) == 2

@@ -65,13 +65,32 @@ def test_card_tells_every_verdict_and_failure(report):
         "KNOWN ends: [bold]it[/] went on",
         "known: waits for a release",
         "not met any more: scores (was mended)",
-        "qwen2, {'block_size': 4}, after 1 other runs",
+        "qwen2, block_size 4, after 1 other runs",
+        "r0: 2 tokens [1 2] and at most 3 more, top_k 2, temperature 1.0, arrives at 1, is aborted after 2",
         "pairs of knob values that came up: 1 of 4",
         "parameters, shown of asked: top_k 2/4",
         "did not open: qwen2 {'block_size': 16, 'draft': 2}: no draft",
         "interrupted",
     ):
         assert words in output
+
+
+def test_card_names_no_setting_that_is_as_usual(report):
+    report.failures = [
+        EngineFailure(NEW, EngineScenario((REQUEST,), {"block_size": 16, "draft": 2}, FamilySpec("qwen2")))
+    ]
+    shown = StringIO()
+    show_card(Console(file=shown, width=160), report)
+    assert "  qwen2, draft 2\n" in shown.getvalue()
+
+
+def test_what_was_not_refused_is_one_line(report):
+    finding = Finding("refusals", Kind.WRONG, "top_k -5 was not refused")
+    report.failures = [EngineFailure(finding, SCENARIO)]
+    shown = StringIO()
+    show_card(Console(file=shown, width=160), report)
+    assert "top_k -5 was not refused" in shown.getvalue()
+    assert "block_size 4" not in shown.getvalue()
 
 
 def test_report_keeps_to_its_schema(report, pytestconfig):

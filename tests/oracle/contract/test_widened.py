@@ -28,7 +28,9 @@ def test_model_that_is_only_loaded_in_float64_is_not():
     assert np.abs(logits.numpy() - Witness.open(folder).logits(TOKENS)).max() > 1e-8
 
 
-@pytest.mark.parametrize("family", ["gemma2", "qwen3_moe", "gpt2", "mamba"])
+@pytest.mark.parametrize(
+    "family", ["gemma2", "qwen3_moe:weights-sum-to-one", "gpt2", "mamba", "falcon_h1", "llama:yarn-rope"]
+)
 def test_prefix_of_a_widened_model_is_its_own_and_close_to_float32(family):
     folder = cached_family_checkpoint(FamilySpec(family))
     wide = WideReference(folder)

@@ -46,6 +46,9 @@ def test_name_is_enough():
         ({"excluded_parameters": [["top_k", "topp"]]}, "excluded_parameters 'topp'"),
         ({"needed_parameters": {"n": "heat"}}, "needed_parameters 'heat'"),
         ({"knobs": {"block_size": [16], "draft": []}}, "knob draft has no value"),
+        ({"knobs_without_parameters": [{"knobs": {}, "parameters": ["many"]}]}, "knobs_without_parameters 'many'"),
+        ({"families": ["lama"]}, "family 'lama' is none of llama, mistral"),
+        ({"families": ["llama:odd"]}, "family 'llama:odd'"),
     ],
 )
 def test_unknown_words_are_refused_by_name(change, words):
@@ -61,3 +64,14 @@ def test_declaration_without_a_name_is_refused():
 def test_check_sees_what_a_class_was_given():
     with pytest.raises(ValueError, match="contract"):
         replace(FULL, contract="perfect").check()
+
+
+@pytest.mark.parametrize(
+    ("knobs", "parameters"),
+    [({"draft": "none", "size": 1}, ("n", "seed")), ({"draft": "lookup", "size": 1}, ("seed",)), ({}, ("n", "seed"))],
+    ids=["another setting", "that setting", "none"],
+)
+def test_way_of_opening_takes_parameters_away(knobs, parameters):
+    lacking = ({"knobs": {"draft": "lookup"}, "parameters": ["n"]},)
+    declaration = EngineDeclaration("engine", parameters=("n", "seed"), knobs_without_parameters=lacking)
+    assert declaration.opened_with(knobs).parameters == parameters

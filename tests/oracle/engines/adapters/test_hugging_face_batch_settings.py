@@ -16,7 +16,7 @@ from oracle.engines.adapters.hugging_face_batch_settings import (
     unknown_parameters,
 )
 from oracle.engines.parameters import PARAMETERS as KNOWN_PARAMETERS
-from oracle.families import FAMILIES as KNOWN_FAMILIES
+from oracle.family_shapes import FAMILIES as KNOWN_FAMILIES
 
 GREEDY = {"is_sampled": False, "n": 1, "return_logprobs": False}
 SAMPLED = {"is_sampled": True, "n": 2, "return_logprobs": True}

@@ -17,7 +17,7 @@ from oracle.engines.adapters.hugging_face_settings import (
     stop_token_ids_of,
 )
 from oracle.engines.parameters import PARAMETERS as KNOWN_PARAMETERS
-from oracle.families import FAMILIES as KNOWN_FAMILIES
+from oracle.family_shapes import FAMILIES as KNOWN_FAMILIES
 
 SILENT = {
     "max_new_tokens": 4,

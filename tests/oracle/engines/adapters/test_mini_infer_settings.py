@@ -16,7 +16,7 @@ from oracle.engines.adapters.mini_infer_settings import (
 )
 from oracle.engines.messages import EngineRequest
 from oracle.engines.parameters import PARAMETERS as KNOWN_PARAMETERS
-from oracle.families import FAMILIES as KNOWN_FAMILIES
+from oracle.family_shapes import FAMILIES as KNOWN_FAMILIES
 
 
 def arguments_of(**parameters):

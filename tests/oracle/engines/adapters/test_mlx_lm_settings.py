@@ -17,7 +17,7 @@ from oracle.engines.adapters.mlx_lm_settings import (
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineRequest
 from oracle.engines.parameters import PARAMETERS
-from oracle.families import FAMILIES
+from oracle.family_shapes import FAMILIES
 
 
 def test_declaration_survives_the_way_to_the_harness():
