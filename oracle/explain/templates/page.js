@@ -24,6 +24,7 @@ for (const box of document.querySelectorAll("[data-heat]")) {
   const readout = box.nextElementSibling.querySelector("output");
   const cell = Number(plot.dataset.cell);
   const top = Number(plot.dataset.top);
+  const room = Number(plot.dataset.room);
   const names = [...table.tHead.rows[0].cells].slice(1).map((own) => own.textContent);
   const numPositions = table.tBodies[0].rows.length;
   let row = 0;
@@ -55,6 +56,7 @@ for (const box of document.querySelectorAll("[data-heat]")) {
     position = Math.min(Math.max(position + move[1], 0), numPositions - 1);
     show();
     const left = position * cell;
-    if (left < box.scrollLeft || left > box.scrollLeft + box.clientWidth - 220) box.scrollLeft = left - box.clientWidth / 2 + 168;
+    const seen = box.clientWidth - room - cell;
+    if (left < box.scrollLeft || left > box.scrollLeft + seen) box.scrollLeft = left - seen / 2;
   });
 }

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from oracle.explain.course import HeatMap
 from oracle.explain.explanation import Explanation
 from oracle.explain.view.timeline import Mark, SampleKey, marks_of, name_of, prompt_lengths
-from oracle.explain.view.words import exact
+from oracle.explain.view.words import exact, room_for
 
 CELL, LABEL_ROW = 20, 20
 """Width and height of a square's place and of the line of positions, in pixels."""
@@ -109,8 +109,13 @@ class HeatChart:
     squares: tuple[Square, ...]
     dots: tuple[tuple[float, float], ...]
     border: int | None
-    rings: tuple[tuple[float, float, str], ...]
+    rings: tuple[tuple[int, int, str], ...]
     num_positions: int
+
+    @property
+    def room(self) -> int:
+        """How wide the names of rows are."""
+        return room_for([*(name for _, name, _ in self.rows), "position"])
 
 
 def scale_of(maps: Iterable[HeatMap]) -> Scale:
@@ -186,7 +191,7 @@ def _square(x: int, y: int, value: float, scale: Scale, title: str) -> Square:
     return Square(x + (CELL - size) / 2, y + (CELL - size) / 2, size, scale.shade(level), title)
 
 
-def _rings(own: HeatMap, marks: Sequence[Mark]) -> Iterable[tuple[float, float, str]]:
+def _rings(own: HeatMap, marks: Sequence[Mark]) -> Iterable[tuple[int, int, str]]:
     """Frames what the explanation points at, where the map has a row for its layer."""
     for mark in marks:
         place = mark.place

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from oracle.explain.course import Step
 from oracle.explain.explanation import Explanation
 from oracle.explain.view.timeline import DECODE, Happening, Lane, LaneStep, lanes_of, marks_of
+from oracle.explain.view.words import room_for
 
 COLUMN, LANE, MARK_ROW, TICK_ROW, BLOCK_ROOM = 44, 46, 18, 20, 72
 """Widths and heights, in pixels."""
@@ -101,6 +102,11 @@ class StepChart:
     blocks: tuple[Bar, ...]
     blocks_top: int | None
     most_blocks: int
+
+    @property
+    def room(self) -> int:
+        """How wide the names of lanes are."""
+        return room_for([*(name for _, name in self.names), f"{self.most_blocks} at most"])
 
     @property
     def kinds(self) -> list[str]:

@@ -61,6 +61,11 @@ def facts_of_place(place: Place) -> list[Fact]:
     return facts + ([Fact("layer", str(place.layer))] if place.layer is not None else [])
 
 
+def room_for(names: Iterable[str]) -> int:
+    """Gives how many pixels the names of a drawing's lines take up, a little more than the widest letters need."""
+    return 26 + round(7.2 * max(map(len, names), default=0))
+
+
 def listed(names: Iterable[str], *, none: str) -> str:
     """Joins names.
 

@@ -129,7 +129,7 @@ def explanations():
     step = st.builds(
         Step,
         st.just(0),
-        some(rows),
+        st.lists(rows, max_size=3, unique_by=lambda row: (row.request, row.sample)).map(tuple),
         some(st.integers(0, 3)),
         some(names),
         some(reasons),
