@@ -12,6 +12,13 @@ from oracle.explain.view.step_chart import COLUMN, LANE, step_chart
 FEW = settings(max_examples=max(5, settings().max_examples // 5), deadline=None)
 
 
+def drawn(explanation):
+    """The drawing of an explanation with steps."""
+    chart = step_chart(explanation)
+    assert chart is not None
+    return chart
+
+
 @FEW
 @given(st.data())
 def test_everything_lies_within_the_drawing(explanations, data):
@@ -24,7 +31,7 @@ def test_everything_lies_within_the_drawing(explanations, data):
 
 
 def test_bars_tell_how_many_tokens_ran(whole):
-    chart = step_chart(whole)
+    chart = drawn(whole)
     assert [(bar.x // COLUMN, (bar.y - chart.top) // LANE, bar.kind, bar.label) for bar in chart.bars] == [
         (0, 0, "prefill", "3"),
         (2, 0, "decode", "1+2"),
@@ -37,7 +44,7 @@ def test_bars_tell_how_many_tokens_ran(whole):
 
 
 def test_signs_tell_what_befell_whom(whole):
-    chart = step_chart(whole)
+    chart = drawn(whole)
     found = {(sign.x // COLUMN, (sign.y - chart.top) // LANE, sign.kind) for sign in chart.signs}
     assert (1, 0, "swapped out") in found
     assert (2, 0, "swapped in") in found
@@ -48,13 +55,13 @@ def test_signs_tell_what_befell_whom(whole):
 
 def test_recompute_has_another_sign_than_swap(whole):
     step = replace(whole.steps[1], preempted=("0/0 recompute",))
-    chart = step_chart(replace(whole, steps=(whole.steps[0], step)))
+    chart = drawn(replace(whole, steps=(whole.steps[0], step)))
     assert "preempted" in {sign.kind for sign in chart.signs}
     assert "swapped out" not in {sign.kind for sign in chart.signs}
 
 
 def test_clues_mark_the_step_and_the_sample(whole):
-    chart = step_chart(whole)
+    chart = drawn(whole)
     assert [(clue.label, clue.x // COLUMN) for clue in chart.clues] == [("write", 0), ("read", 2), ("token", 2)]
     assert [(ring.kind, (ring.y - chart.top) // LANE) for ring in chart.rings] == [
         ("write", 0),
@@ -65,11 +72,11 @@ def test_clues_mark_the_step_and_the_sample(whole):
 
 def test_clue_without_a_step_marks_nothing(whole):
     token = replace(whole.token, place=Place(None, 0))
-    assert [clue.label for clue in step_chart(replace(whole, token=token)).clues] == ["write", "read"]
+    assert [clue.label for clue in drawn(replace(whole, token=token)).clues] == ["write", "read"]
 
 
 def test_heights_of_blocks_are_their_numbers(whole):
-    chart = step_chart(whole)
+    chart = drawn(whole)
     assert chart.most_blocks == 4
     per_block = {round(bar.height / int(bar.label), 6) for bar in chart.blocks if bar.label}
     assert len(per_block) == 1
@@ -79,10 +86,10 @@ def test_heights_of_blocks_are_their_numbers(whole):
 
 def test_subject_without_blocks_has_no_part_for_them(whole):
     steps = tuple(replace(step, num_used_blocks=None) for step in whole.steps)
-    chart = step_chart(replace(whole, steps=steps))
+    chart = drawn(replace(whole, steps=steps))
     assert chart.blocks_top is None
     assert chart.blocks == ()
-    assert chart.height < step_chart(whole).height
+    assert chart.height < drawn(whole).height
 
 
 def test_no_steps_give_no_drawing(bare):
@@ -91,4 +98,4 @@ def test_no_steps_give_no_drawing(bare):
 
 @pytest.mark.parametrize("kind", ["prefill", "decode", "swapped in", "running", "preempted", "waiting"])
 def test_legend_explains_each_kind_that_is_shown(whole, kind):
-    assert step_chart(whole).kinds.count(kind) == 1
+    assert drawn(whole).kinds.count(kind) == 1
