@@ -81,7 +81,7 @@ def _differs(own: object, theirs: object) -> bool:
 
 
 def _weights(model: Llama, witness: Witness) -> Iterator[Suspicion]:
-    for name, parameter in model.named_parameters():
+    for name, parameter in model.named_parameters(remove_duplicate=False):
         stored = witness.weights.get(name)
         if stored is None:
             what = f"no file holds {name}, and the model has one"

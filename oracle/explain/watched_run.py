@@ -19,6 +19,7 @@ from oracle.explain.recording import StepRecord
 from oracle.explain.sources import PROPOSER
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
 from oracle.explain.watch import Watch
+from oracle.explain.writes import Writes
 from oracle.lone_answer import SampleRun
 from oracle.scenario import Scenario
 from oracle.schedule_core import SYMBOLIC_TOKENIZER, model_core, requests_of, symbolic_core
@@ -115,12 +116,16 @@ def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
     except Exception as caught:  # noqa: BLE001
         error = caught
     forward = None if parts.passes is None else ForwardSigns(parts.passes, mode)
+    writes = None if parts.passes is None else Writes(parts.passes)
     bookkeeping = BookkeepingSigns(scenario)
     emissions = EmissionSigns(scenario, drive, parts.expected, parts.eos_token_ids)
     for step in watch.steps:
         bookkeeping.look_at(step)
         if forward is not None:
             forward.look_at(step)
+        for row in step.rows:
+            if writes is not None and row.activations and not row.is_ended:
+                writes.look_at(row)
         emissions.look_at(step)
     signs = [*bookkeeping.found, *emissions.found, *([] if forward is None else forward.found)]
     if error is None:
@@ -137,8 +142,8 @@ def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
         watch.steps,
         parts.expected,
         sorted(signs, key=lambda sign: sign.order),
-        None if forward is None else forward.write,
-        () if forward is None else forward.heat_maps(),
+        None if writes is None else writes.first,
+        () if writes is None else writes.maps(),
         emissions.step_by_token,
         error,
     )
