@@ -14,6 +14,7 @@ from oracle.schedule_compare import check_stop_strings, check_whole_text
 from refinfer.tokenizer import Tokenizer
 
 _ENDS = Suspect("stop rules", "when a request ends", sources.STOPPING)
+_UNENDED = Suspect("scheduler", "telling whether a request is left", (*sources.STATIC_POLICY, *sources.QUEUES[:1]))
 _STRINGS = Suspect("stop rules", "stop strings", sources.STRINGS)
 _TEXT = Suspect("detokenizer", "putting text together", sources.DETOKENIZER)
 _SCORES = Suspect("log-probabilities", "looking them up", sources.LOGPROBS)
@@ -57,6 +58,9 @@ class EndingSigns:
 
     def _ends(self, own: SampleRun, eos_token_ids: frozenset[int]) -> Iterator[Suspicion]:
         output = own.output
+        if output.finish_reason is None:
+            yield self._sign(own, 2, _UNENDED, f"request {self._place} has not ended, and no step is left")
+            return
         if output.finish_reason == "abort" or isinstance(output.stop_reason, str):
             return
         due, got = due_end(self._spec, output.token_ids, eos_token_ids), (len(output.token_ids), output.finish_reason)

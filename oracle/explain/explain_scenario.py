@@ -173,7 +173,10 @@ def blame_of(signs: list[Suspicion], needs: tuple[str, ...], check: FailingCheck
     where += "" if place is None or place.position is None else f", position {place.position}"
     where += "" if place is None or place.step is None else f", first in step {place.step}"
     sentence = f"{suspect.component}: {suspect.operation}{where}: {first.what}{needed}"
-    return Blame(suspect.component, suspect.operation, suspect.sources, sentence, needs)
+    files = suspect.sources
+    if first.moment is Moment.AFTER and "speculation" in needs:  # what was raised says little of what guessed
+        files = tuple(dict.fromkeys((*files, "refinfer/engine/speculation.py")))
+    return Blame(suspect.component, suspect.operation, files, sentence, needs)
 
 
 def _chosen(figures: list[CheckFigure]) -> FailingCheck | None:

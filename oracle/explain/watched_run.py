@@ -1,7 +1,7 @@
 """Runs a schedule while everything is watched, and gathers every sign that something went wrong, in order."""
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -16,7 +16,7 @@ from oracle.explain.ending_signs import EndingSigns
 from oracle.explain.forward_signs import ForwardSigns
 from oracle.explain.lone_pass import LonePasses
 from oracle.explain.recording import StepRecord
-from oracle.explain.sources import PROPOSER
+from oracle.explain.sources import PREFIX, PROPOSER, QUEUES
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
 from oracle.explain.watch import Watch
 from oracle.explain.writes import Writes
@@ -133,6 +133,7 @@ def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
             is_exact = scenario.batch_invariant or parts.model is None
             ending = EndingSigns(scenario.requests[place], driven, place, emissions.last_step, is_exact=is_exact)
             signs += ending.all(expected, parts.tokenizer, parts.eos_token_ids)
+        signs += _published(watch, drive)
     else:
         signs.append(sign_of_error(error, len(watch.steps) - 1))
     return WatchedRun(
@@ -147,6 +148,16 @@ def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
         emissions.step_by_token,
         error,
     )
+
+
+def _published(watch: Watch, drive: Drive) -> Iterator[Suspicion]:
+    """Gives what a later request with the same tokens would find, and should not."""
+    for driven in drive.driven if watch.history is not None else ():
+        for state in driven.states:
+            what = None if watch.history is None else watch.history.misfound(state.token_ids, driven.request.cache_salt)
+            if what is not None:
+                suspect = Suspect("prefix cache", "publishing blocks", (*PREFIX, QUEUES[0]))
+                yield Suspicion(len(watch.steps), Moment.AFTER, 1, suspect, what)
 
 
 def sign_of_error(error: Exception, step: int) -> Suspicion:
