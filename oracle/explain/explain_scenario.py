@@ -25,6 +25,7 @@ from oracle.explain.variants import schedules_for
 from oracle.explain.watched_run import WatchedRun, sign_of_error, watch_case, watch_symbolic
 from oracle.scenario import Scenario
 from oracle.verdicts import Verdict
+from refinfer.errors import RefinferError
 
 MAX_SECONDS = 14.0
 """What an explanation may take, unless told; a step that has begun is ended, so that it may be a little more."""
@@ -141,8 +142,7 @@ class ScenarioExplainer:
         for scenario in schedules_for(self._scenario, check.name):
             try:
                 run = self._watch(scenario, check)
-            # Broad on purpose: a model that does not even load can have no run.
-            except Exception:  # noqa: BLE001
+            except RefinferError:  # a model that does not even load can have no run
                 return first
             if run.signs or run.write is not None or time.monotonic() > self._deadline(_SHARE_OF_WATCHING):
                 return run

@@ -16,7 +16,7 @@ from oracle.explain.ending_signs import EndingSigns
 from oracle.explain.forward_signs import ForwardSigns
 from oracle.explain.lone_pass import LonePasses
 from oracle.explain.recording import StepRecord
-from oracle.explain.sources import PREFIX, PROPOSER, QUEUES
+from oracle.explain.sources import PREFIX, PROPOSER, QUEUES, VERIFIER
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
 from oracle.explain.watch import Watch
 from oracle.explain.writes import Writes
@@ -178,6 +178,8 @@ def sign_of_error(error: Exception, step: int) -> Suspicion:
 
 
 def _of_message(message: str) -> Suspect:
+    if "were rejected" in message:
+        return Suspect("verifier", "which guessed tokens stay", VERIFIER)
     if "draft" in message or "guess" in message:
         return Suspect("proposer", "guessing", PROPOSER)
     if "was shown" in message:
