@@ -1,5 +1,6 @@
 """What should each slot of the pool hold, and how did each request come to its blocks? Followed without a tensor."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from oracle.explain.recording import Written, key_of
@@ -90,22 +91,39 @@ class BlockHistory:
         slots = self._slots(row, 0, row.state.num_computed_tokens)
         return [None if slot is None else self._store.values[slot] for slot in slots]
 
-    def clear(self, row: ScheduledRow) -> None:
-        """Forgets what lies where a row writes."""
-        self._set(row, None)
-
     def write(self, row: ScheduledRow, step: int) -> None:
         """Names what a row writes."""
-        self._set(row, step)
-
-    def _set(self, row: ScheduledRow, step: int | None) -> None:
         state, start = row.state, row.state.num_computed_tokens
         known = tuple(state.token_ids[:start]) + tuple(row.token_ids)
         request, sample = key_of(state)
         for position, slot in enumerate(self._slots(row, start, len(known)), start):
             if slot is not None:
-                own = Written(step or 0, request, sample, known[: position + 1], state.request.cache_salt)
-                self._store.values[slot] = None if step is None else own
+                self._store.values[slot] = Written(
+                    step, request, sample, known[: position + 1], state.request.cache_salt
+                )
+
+    def collisions(self, rows: Sequence[ScheduledRow]) -> list[str]:
+        """Tells which blocks of a step are written by one row and stand in another row's table as well."""
+        holders = Counter(block_id for row in rows for block_id in set(held_blocks(row.state).table.block_ids))
+        return [
+            f"request {row.state.request.request_id} would write to block {block_id}, which another row holds too"
+            for row in rows
+            for block_id in held_blocks(row.state).table.block_ids[row.state.num_computed_tokens // self.block_size :]
+            if holders[block_id] > 1
+        ]
+
+    def misfound(self, token_ids: Sequence[int], salt: str | None) -> str | None:
+        """Tells what is found by some tokens and holds something else; None where all that is found is right."""
+        if self._space.prefix is None:
+            return None
+        block_ids, num_tokens = self._space.prefix.match(list(token_ids), salt, len(token_ids))
+        size = self._space.block_size
+        for position in range(num_tokens):
+            own = self._store.values[block_ids[position // size] * size + position % size]
+            if own is None or own.prefix != tuple(token_ids[: position + 1]) or own.salt != salt:
+                held = "nothing" if own is None else f"what request {own.request} wrote in step {own.step}"
+                return f"block {block_ids[position // size]} is found for position {position}, and holds {held} there"
+        return None
 
     def _slots(self, row: ScheduledRow, start: int, stop: int) -> list[int | None]:
         """Gives the slots of some positions; None where the table is too short."""

@@ -22,6 +22,7 @@ _BY_WORDS = (
     ("where .* may|among those that run", Suspect("scheduler", "who runs", sources.POLICY)),
     ("computed tokens that are nowhere", Suspect("scheduler", "preemption", sources.SPACE)),
     ("tokens computed: none runs|to run .* tokens up to", Suspect("scheduler", "advancing requests", sources.QUEUES)),
+    ("have not ended after", Suspect("scheduler", "whose turn it is", sources.POLICY)),
     ("in the order|waits before", Suspect("scheduler", "the order of the queue", sources.QUEUES[:1] + sources.POLICY)),
     ("to verify", Suspect("scheduler", "guessed tokens of a step", sources.QUEUES)),
 )
@@ -49,16 +50,21 @@ class BookkeepingSigns:
         self._ends: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
         self._ran: dict[tuple[int, int], int] = {}
         self._preempted: dict[tuple[int, int], str] = {}
+        self._admitted: set[tuple[int, int]] = set()
+        self._num_right: dict[tuple[int, int], int] = {}
         self.found: list[Suspicion] = []
 
     def look_at(self, step: StepRecord) -> None:
         """Looks at one step."""
         for rank, message in enumerate(step.violations):
             self.found.append(Suspicion(step.number, Moment.BEFORE, rank, pointed_at(message), message))
+        admitted = step.course.admitted if step.course is not None else ()
+        self._admitted = {(int(name.partition("/")[0]), int(name.partition("/")[2])) for name in admitted}
         for entry in step.course.preempted if step.course is not None else ():
             name, how = entry.split(" ")
             request, sample = map(int, name.split("/"))
             self._preempted[request, sample] = how
+            self._num_right.pop((request, sample), None)
         for row in step.rows:
             if not row.is_ended:
                 self.found += list(self._signs(row))
@@ -77,10 +83,13 @@ class BookkeepingSigns:
         key = row.request, row.sample
         prompt = self._scenario.requests[row.request].prompt_token_ids
         known = self._ends[key][1] if key in self._ends else prompt
-        own = row.token_ids[: row.num_known]
-        if own != known[: len(own)]:
-            at = next((p for p, pair in enumerate(zip(own, known, strict=False)) if pair[0] != pair[1]), len(known))
-            what = f"request {row.request} runs another token at position {at} than it had there"
+        own = row.known
+        if own != known:
+            num = min(len(own), len(known))
+            at = next((p for p, pair in enumerate(zip(own, known, strict=False)) if pair[0] != pair[1]), num)
+            what = (
+                f"request {row.request} has {len(own)} tokens where it had {len(known)}; from position {at} they differ"
+            )
             place = Place(row.step, row.request, row.sample, at)
             is_back = key in self._preempted
             operation = "preemption" if is_back else "keeping a request's tokens"
@@ -89,6 +98,9 @@ class BookkeepingSigns:
     def _cursor(self, row: RowRecord) -> Iterator[Suspicion]:
         """A sample goes on where it stopped, or where its blocks were found or came back."""
         key = row.request, row.sample
+        if row.num_guessed and key in self._admitted:
+            what = f"{row.num_guessed} tokens run that were guessed before request {row.request} lost its place"
+            yield _sign(row, 1, Suspect("scheduler", "dropping guesses on preemption", sources.QUEUES), what)
         if row.kept is None and row.start == 0:
             return
         how = self._preempted.get(key)
@@ -114,10 +126,9 @@ class BookkeepingSigns:
         """What a row's block table leads to was written for the same tokens."""
         salt = self._scenario.requests[row.request].cache_salt
         for position, own in enumerate(row.kept or ()):
-            if own is not None and own.prefix == row.token_ids[: position + 1] and own.salt == salt:
-                continue
-            yield self._misled(row, position, own, salt)
-            return
+            if own is None or own.prefix != row.token_ids[: position + 1] or own.salt != salt:
+                yield self._misled(row, position, own, salt)
+                return
 
     def _misled(self, row: RowRecord, position: int, own: Written | None, salt: str | None) -> Suspicion:
         how = row.origin_of(position)
@@ -127,7 +138,13 @@ class BookkeepingSigns:
         clue = FirstRead(place, None, None, None, found, is_bookkeeping=True)
         what = f"the block table leads position {position} of request {row.request} to {found}"
         suspect = Suspect("block space", "handing out blocks", sources.POOL)
-        if how == HIT or (how == FOUND_AND_COPIED and own is not None):
+        was_right = position < self._num_right.get((row.request, row.sample), 0) and how != SWAPPED_IN
+        is_own = own is not None and (own.request, own.sample, own.position) == (row.request, row.sample, position)
+        if was_right and not is_own:
+            suspect = Suspect(
+                "block pool", "keeping blocks for those who hold them", (*sources.POOL, *sources.TABLE[:1])
+            )
+        elif how == HIT or (how == FOUND_AND_COPIED and own is not None):
             suspect = Suspect("prefix cache", "finding blocks by their tokens", sources.PREFIX)
         elif how in (COPIED, FOUND_AND_COPIED):
             suspect = Suspect("block space", "copy on write", sources.SPACE)
@@ -135,7 +152,7 @@ class BookkeepingSigns:
             suspect = Suspect("block space", "swapping", sources.SPACE)
         elif how == FORKED:
             suspect = Suspect("block space", "sharing the blocks of a first sample", sources.SPACE)
-        elif own is not None and (own.request, own.sample) == (row.request, row.sample) and own.position == position:
+        elif is_own:
             suspect = Suspect("scheduler", "advancing past rejected guesses", sources.QUEUES)
         elif own is None and position >= ran:
             suspect = Suspect("scheduler", "advancing requests", sources.QUEUES)
@@ -144,13 +161,10 @@ class BookkeepingSigns:
     def _take(self, row: RowRecord) -> None:
         key = row.request, row.sample
         num_rejected = row.num_guessed - max(0, len(row.emitted) - 1) if row.num_guessed else 0
-        known = row.token_ids[: row.num_known] if row.num_known > len(self._known_of(key)) else self._known_of(key)
-        self._ends[key] = row.end - num_rejected, (*known, *row.emitted)
+        self._ends[key] = row.end - num_rejected, (*row.known, *row.emitted)
+        self._num_right[key] = min(row.start, self._ends[key][0]) if row.kept is not None else 0
         self._ran[key] = max(row.end, self._ran.get(key, 0))
         self._preempted.pop(key, None)
-
-    def _known_of(self, key: tuple[int, int]) -> tuple[int, ...]:
-        return self._ends[key][1] if key in self._ends else self._scenario.requests[key[0]].prompt_token_ids
 
 
 def _sign(

@@ -82,15 +82,14 @@ class EmissionSigns:
         spec, request = self._scenario.requests[row.request], self._drive.driven[row.request].request
         output = self._output.setdefault(key, [])
         self.last_step[key] = row.step
-        is_drawn_by_two = self._scenario.engine.speculative in ("self", "draft") and spec.sampling.temperature > 0
         masked = self._eos_token_ids | set(spec.sampling.stop_token_ids)
         rows = logits[len(logits) - row.num_guessed - 1 :]
         for number, token_id in enumerate(row.emitted):
             self.step_by_token[*key, len(output)] = row.step
-            if number < len(rows) and not (is_drawn_by_two and row.num_guessed):
+            if number < len(rows):
                 pick = _Pick(row, spec, request, rows[number], tuple(output), token_id, masked)
                 self.found += list(self._signs(pick))
-            elif number >= len(rows):
+            else:
                 what = f"{len(row.emitted)} tokens come out of a step that gave logits for {len(rows)}"
                 suspect = Suspect("verifier", "which guessed tokens stay", sources.VERIFIER)
                 place = Place(row.step, row.request, row.sample, len(spec.prompt_token_ids) + len(output))

@@ -14,8 +14,10 @@ from oracle.schedule_compare import check_stop_strings, check_whole_text
 from refinfer.tokenizer import Tokenizer
 
 _ENDS = Suspect("stop rules", "when a request ends", sources.STOPPING)
+_UNENDED = Suspect("scheduler", "telling whether a request is left", (*sources.STATIC_POLICY, *sources.QUEUES[:1]))
 _STRINGS = Suspect("stop rules", "stop strings", sources.STRINGS)
 _TEXT = Suspect("detokenizer", "putting text together", sources.DETOKENIZER)
+_ANSWER = Suspect("answer", "collecting what came out", ("refinfer/engine/answer.py", "refinfer/engine/core.py"))
 _SCORES = Suspect("log-probabilities", "looking them up", sources.LOGPROBS)
 _PROMPT_SCORES = Suspect("log-probabilities", "of the prompt", ("refinfer/engine/core.py", *sources.SPACE))
 
@@ -57,6 +59,9 @@ class EndingSigns:
 
     def _ends(self, own: SampleRun, eos_token_ids: frozenset[int]) -> Iterator[Suspicion]:
         output = own.output
+        if output.finish_reason is None:
+            yield self._sign(own, 2, _UNENDED, f"request {self._place} has not ended, and no step is left")
+            return
         if output.finish_reason == "abort" or isinstance(output.stop_reason, str):
             return
         due, got = due_end(self._spec, output.token_ids, eos_token_ids), (len(output.token_ids), output.finish_reason)
@@ -67,7 +72,7 @@ class EndingSigns:
     def _plain(self, own: SampleRun, tokenizer: Tokenizer | None) -> Iterator[Suspicion]:
         checks: tuple[tuple[Callable[[], None], Suspect], ...] = (
             (lambda: check_stop_strings(own, self._driven.request.params, "stop strings"), _STRINGS),
-            (lambda: check_whole_text(own, tokenizer, "text"), _TEXT),
+            (lambda: check_whole_text(own, tokenizer, "text"), _STRINGS if self._spec.sampling.stop else _TEXT),
             (lambda: _check_scores(self._spec, own), _SCORES),
         )
         for rank, (check, suspect) in enumerate(checks, start=3):
@@ -78,6 +83,11 @@ class EndingSigns:
 
     def _unlike_alone(self, own: SampleRun, alone: SampleRun) -> Iterator[Suspicion]:
         output, other = own.output, alone.output
+        for name in ("logprobs", "token_ids"):
+            told = getattr(output, name)
+            if told is not None and len(told) != len(own.logits):
+                what = f"request {self._place} is told {len(told)} {name}, and emitted {len(own.logits)} tokens"
+                yield self._sign(own, 1, _ANSWER, what)
         if output.token_ids != other.token_ids or output.finish_reason != other.finish_reason:
             return
         if output.text != other.text:

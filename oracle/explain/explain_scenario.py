@@ -10,36 +10,30 @@ import torch
 
 from oracle.case import Case
 from oracle.errors import OracleError, ReferenceUnavailable
-from oracle.explain import sources
 from oracle.explain.clues import Blame, FirstOperation, FirstRead, FirstToken, FirstWrite, Rung
 from oracle.explain.explanation import CheckFigure, Explanation, Need
 from oracle.explain.failing_check import Checks, FailingCheck
-from oracle.explain.features import FeatureSearch
+from oracle.explain.feature_search import FeatureSearch
+from oracle.explain.features import switches_of
 from oracle.explain.first_token import first_token
 from oracle.explain.loader_signs import loader_signs
 from oracle.explain.lone_pass import collect_all
 from oracle.explain.operation_signs import PassCheck
-from oracle.explain.suspicion import Moment, Suspect, Suspicion
+from oracle.explain.property_signs import property_signs
+from oracle.explain.suspicion import Moment, Suspicion
 from oracle.explain.variants import schedules_for
 from oracle.explain.watched_run import WatchedRun, sign_of_error, watch_case, watch_symbolic
 from oracle.scenario import Scenario
 from oracle.verdicts import Verdict
+from refinfer.errors import RefinferError
 
-MAX_SECONDS = 20.0
-"""What an explanation may take, unless told."""
+MAX_SECONDS = 14.0
+"""What an explanation may take, unless told; a step that has begun is ended, so that it may be a little more."""
 
 _SHARE_OF_CHECKS, _SHARE_OF_WATCHING = 0.3, 0.6
 """Of the time, after which no further check is run, and no further schedule is tried."""
 
 Clue = TypeVar("Clue", FirstRead, FirstOperation)
-
-_BY_PROPERTY = {
-    "text": Suspect("tokenizer", "turning text into tokens and back", (*sources.TOKENIZER, *sources.DETOKENIZER)),
-    "broken_checkpoints": Suspect("loader", "refusing a broken checkpoint", sources.LOADER),
-    "stopping": Suspect("stop rules", "when a request ends", sources.STOPPING),
-    "reference_bits": Suspect("model", "a pass without a cache", ("refinfer/model/llama.py", *sources.NUMERICS)),
-}
-"""What a failing property points at where nothing else says more."""
 
 
 class NothingFailed(OracleError):
@@ -79,11 +73,14 @@ class ScenarioExplainer:
         signs = self._still_signs()
         run = self._watched(check)
         signs += [] if run is None else run.signs
-        signs += _property_signs(check)
+        signs += property_signs(check)
         token = None if run is None else first_token(run, self._case_of(run))
         request = _request_of(signs, token)
         features, minimal = FeatureSearch(
-            self._scenario, request, lambda own: self._checks.fails(own, check), deadline=self._deadline(1.0)
+            self._scenario,
+            switches_of(self._scenario, request),
+            lambda own: self._checks.fails(own, check),
+            deadline=self._deadline(1.0),
         ).run()
         needs = tuple(feature.name for feature in features if feature.need is Need.NEEDED)
         write = None if run is None else _dated(run.write, token)
@@ -145,8 +142,7 @@ class ScenarioExplainer:
         for scenario in schedules_for(self._scenario, check.name):
             try:
                 run = self._watch(scenario, check)
-            # Broad on purpose: a model that does not even load can have no run.
-            except Exception:  # noqa: BLE001
+            except RefinferError:  # a model that does not even load can have no run
                 return first
             if run.signs or run.write is not None or time.monotonic() > self._deadline(_SHARE_OF_WATCHING):
                 return run
@@ -177,18 +173,16 @@ def blame_of(signs: list[Suspicion], needs: tuple[str, ...], check: FailingCheck
     where += "" if place is None or place.position is None else f", position {place.position}"
     where += "" if place is None or place.step is None else f", first in step {place.step}"
     sentence = f"{suspect.component}: {suspect.operation}{where}: {first.what}{needed}"
-    return Blame(suspect.component, suspect.operation, suspect.sources, sentence, needs)
+    files = suspect.sources
+    if first.moment is Moment.AFTER and "speculation" in needs:  # what was raised says little of what guessed
+        files = tuple(dict.fromkeys((*files, "refinfer/engine/speculation.py")))
+    return Blame(suspect.component, suspect.operation, files, sentence, needs)
 
 
 def _chosen(figures: list[CheckFigure]) -> FailingCheck | None:
     """Gives the check that is explained: the first that fails."""
     failing = [figure for figure in figures if figure.verdict == Verdict.FAIL]
     return FailingCheck(failing[0].name, failing[0].mode, failing[0].message or "") if failing else None
-
-
-def _property_signs(check: FailingCheck) -> list[Suspicion]:
-    suspect = _BY_PROPERTY.get(check.name)
-    return [] if suspect is None else [Suspicion(0, Moment.AFTER, 1, suspect, check.message)]
 
 
 def _request_of(signs: list[Suspicion], token: FirstToken | None) -> int | None:

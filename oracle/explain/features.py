@@ -1,43 +1,28 @@
-"""Which features of its schedule does a failure need? Each is turned off by itself, then as many as can be."""
+"""How is each feature of a schedule of `refinfer` turned off?"""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from oracle.checkpoints import CheckpointSpec
 from oracle.engine_spec import EngineSpec, StepScript
-from oracle.errors import ScenarioError
-from oracle.explain.explanation import Feature, Need
+from oracle.explain.feature_search import Switch
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
-
-Fails = Callable[[Scenario], bool]
-"""Tells whether a scenario fails."""
-
-
-class Switch(NamedTuple):
-    """How a feature is turned off.
-
-    Attributes:
-        name: The feature.
-        change: What is changed, in words.
-        off: Makes the scenario without it; the same one where it does not have it.
-    """
-
-    name: str
-    change: str
-    off: Callable[[Scenario], Scenario]
-
 
 _ENGINE, _STEP, _SAMPLING = EngineSpec(), StepScript(), SamplingSpec()
 
 
-def switches_of(scenario: Scenario) -> list[Switch]:
-    """Gives the switches of all features that a scenario may have."""
+def switches_of(scenario: Scenario, request: int | None) -> list[Switch[Scenario]]:
+    """Gives the switches of all features that a scenario may have.
+
+    Args:
+        scenario: The scenario.
+        request: The request that fails; None where it is not known.
+    """
     sampling = dict.fromkeys(name for request in scenario.requests for name in request.sampling.named)
     found = [
-        Switch("other requests", "the request that fails runs by itself", lambda own: own),
+        Switch("other requests", "the request that fails runs by itself", lambda own: _alone(own, request)),
         Switch("batching", "one request at a time", lambda own: replace(own, max_num_seqs=1)),
         Switch("chunking", "no step runs a part of a prompt", _unchunked),
         Switch("preemption", "nobody is preempted, and there are blocks enough", _unpreempted),
@@ -68,66 +53,9 @@ _MODEL_FIELDS = tuple(
 )
 
 
-class FeatureSearch:
-    """Turns features off.
-
-    Args:
-        scenario: A case that fails.
-        request: The request that fails; None where it is not known.
-        fails: Tells whether a scenario fails.
-        deadline: When the search ends, on the monotonic clock.
-    """
-
-    def __init__(self, scenario: Scenario, request: int | None, fails: Fails, *, deadline: float) -> None:
-        self._scenario = scenario
-        self._fails = fails
-        self._deadline = deadline
-        self._switches = switches_of(scenario)
-        if request is not None:
-            own = self._switches[0]
-            self._switches[0] = own._replace(off=lambda scenario: _alone(scenario, request))
-
-    def run(self) -> tuple[tuple[Feature, ...], tuple[str, ...] | None]:
-        """Gives what each feature is to the failure, and a smallest set that still fails, if time was left for it."""
-        features: list[Feature] = []
-        for switch in self._switches:
-            if time.monotonic() > self._deadline:
-                return tuple(features), None
-            features.append(Feature(switch.name, self._need(switch), switch.change))
-        present = [feature.name for feature in features if feature.need is not Need.NOT_PRESENT]
-        return tuple(features), self._minimal(present)
-
-    def _need(self, switch: Switch) -> Need:
-        without = _try(switch, self._scenario)
-        if without is None or without == self._scenario:
-            return Need.NOT_PRESENT
-        return Need.NOT_NEEDED if self._fails(without) else Need.NEEDED
-
-    def _minimal(self, present: Sequence[str]) -> tuple[str, ...] | None:
-        scenario, kept = self._scenario, []
-        for switch in self._switches:
-            if switch.name not in present:
-                continue
-            if time.monotonic() > self._deadline:
-                return None
-            without = _try(switch, scenario)
-            if without is not None and without != scenario and self._fails(without):
-                scenario = without
-            elif without != scenario:
-                kept.append(switch.name)
-        return tuple(kept)
-
-
-def _try(switch: Switch, scenario: Scenario) -> Scenario | None:
-    try:
-        return switch.off(scenario)
-    except ScenarioError:
-        return None
-
-
-def _alone(scenario: Scenario, request: int) -> Scenario:
+def _alone(scenario: Scenario, request: int | None) -> Scenario:
     """Gives the scenario of one request; places of a script may mean another request then."""
-    if len(scenario.requests) == 1:
+    if len(scenario.requests) == 1 or request is None:
         return scenario
     return scenario.alone(min(request, len(scenario.requests) - 1))
 

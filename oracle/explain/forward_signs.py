@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from oracle.explain.block_history import COPIED, FOUND_AND_COPIED, SWAPPED_IN
-from oracle.explain.clues import FirstOperation, FirstRead, FirstWrite, Place
-from oracle.explain.course import HeatMap
+from oracle.explain.clues import FirstOperation, FirstRead, Place
+from oracle.explain.comparing import KEYS, VALUES, first_off, layer_of, num_comparable, num_shared, shown_name
 from oracle.explain.lone_pass import LonePass, LonePasses
 from oracle.explain.recording import LayerReads, RowRecord, StepRecord
 from oracle.explain.sources import CACHE_BY_MODE, RUNNER, sources_of_module
@@ -18,28 +17,7 @@ from oracle.explain.watch import INPUT_IDS, POSITION_IDS
 _MOVES = {COPIED: "copying blocks", FOUND_AND_COPIED: "copying blocks", SWAPPED_IN: "swapping blocks"}
 """What has moved a block whose content is not what was written."""
 
-_KEYS, _VALUES = "rope[1]", "v_proj"
-_SHOWN_BY_LAST = {
-    "rope[0]": "rotated_queries",
-    "rope[1]": "rotated_keys",
-    "core": "per_head_output",
-    "down_proj.input": "silu(gate) · up",
-}
 _TOLD = {INPUT_IDS: "the token ids of the step", POSITION_IDS: "the position ids of the step"}
-
-
-def shown_name(name: str) -> str:
-    """Gives the name under which readers know what was recorded."""
-    for last, shown in _SHOWN_BY_LAST.items():
-        if name.endswith(f".{last}"):
-            return f"{name.removesuffix(last)}{shown}"
-    return name
-
-
-def layer_of(name: str) -> int | None:
-    """Gives the layer that a module path stands in."""
-    parts = name.split(".")
-    return int(parts[2]) if parts[:2] == ["model", "layers"] else None
 
 
 @dataclass
@@ -52,44 +30,26 @@ class ForwardSigns:
 
     Attributes:
         found: What parts, in the order of execution; of each row the first only.
-        write: The first key or value that was computed otherwise.
-        heat: For each sample the largest differences, by layer and position.
     """
 
     passes: LonePasses
     mode: str
     found: list[Suspicion] = field(default_factory=list)
-    write: FirstWrite | None = None
-    heat: dict[tuple[int, int], dict[str, list[float | None]]] = field(default_factory=dict)
 
     def look_at(self, step: StepRecord) -> None:
         """Looks at all rows of one step."""
         due = sum(row.end - row.start for row in step.rows)
         if step.num_told is not None and step.num_told != due and not (step.error and not step.num_told):
             what = f"{step.num_told} tokens ran, where the requests of the step have {due} to run"
-            self.found.append(
-                Suspicion(step.number, Moment.FORWARD, 0, Suspect("runner", "packing tokens", RUNNER), what)
-            )
+            files = (RUNNER[0], *CACHE_BY_MODE[self.mode], *RUNNER[1:])
+            suspect = Suspect("runner", "packing tokens", files)
+            self.found.append(Suspicion(step.number, Moment.FORWARD, 0, suspect, what))
             return
         for row in step.rows:
             if row.activations and not row.is_ended:
                 sign = next(self._signs(row), None)
                 if sign is not None:
                     self.found.append(sign)
-                self._take_writes_and_heat(row)
-
-    def heat_maps(self) -> tuple[HeatMap, ...]:
-        """Gives the differences as they are shown."""
-        return tuple(
-            HeatMap(
-                request,
-                sample,
-                tuple(rows),
-                len(next(iter(rows.values()))),
-                tuple(tuple(own) for own in rows.values()),
-            )
-            for (request, sample), rows in sorted(self.heat.items())
-        )
 
     def _signs(self, row: RowRecord) -> Iterator[Suspicion]:
         """Gives what parts in a row, in the order of execution."""
@@ -124,14 +84,14 @@ class ForwardSigns:
         if reads.num_visible != row.end:
             place = Place(row.step, row.request, row.sample, row.end - 1, layer)
             what = f"attention may look at {reads.num_visible} positions of a request that has {row.end}"
-            layout = (*sources, "refinfer/attention_layout.py")
+            layout = (*sources, RUNNER[0], "refinfer/attention_layout.py")
             yield Suspicion(
                 row.step, Moment.FORWARD, rank, Suspect("cache", "the attention layout", layout), what, place
             )
             return
         path = f"model.layers.{layer}.self_attn"
         num = min(num_shared(row.token_ids, lone.token_ids), row.end)
-        for part, own, name in (("key", reads.keys, f"{path}.{_KEYS}"), ("value", reads.values, f"{path}.{_VALUES}")):
+        for part, own, name in (("key", reads.keys, f"{path}.{KEYS}"), ("value", reads.values, f"{path}.{VALUES}")):
             theirs = lone.activations[name].reshape(-1, *own.shape[1:])[:num]
             position, largest = first_off(own[:num], theirs, lone.bounds[name])
             is_own = position is not None and position >= row.start
@@ -191,26 +151,6 @@ class ForwardSigns:
             sources = (*sources, *CACHE_BY_MODE[self.mode])
         yield Suspicion(row.step, Moment.FORWARD, rank, Suspect("model", shown, sources), what, place, clue)
 
-    def _take_writes_and_heat(self, row: RowRecord) -> None:
-        lone = self.passes.of(row.request, row.sample)
-        heat = self.heat.setdefault((row.request, row.sample), {})
-        for name, own in row.activations.items():
-            layer = layer_of(name)
-            is_write = name.endswith((_KEYS, _VALUES))
-            is_row = name in ("model.embed_tokens", "lm_head") or name == f"model.layers.{layer}"
-            if name not in lone.activations or not (is_write or is_row):
-                continue
-            start = row.end - len(own)
-            theirs = lone.activations[name][start : max(start, row.start + num_comparable(row, lone))]
-            if is_row:
-                cells = heat.setdefault(name, [None] * len(lone.token_ids))
-                _warm(cells, start, own[: len(theirs)], theirs)
-            offset, largest = first_off(own[: len(theirs)], theirs, lone.bounds[name])
-            if is_write and offset is not None and self.write is None:
-                place = Place(row.step, row.request, row.sample, start + offset, layer)
-                part = "key" if name.endswith(_KEYS) else "value"
-                self.write = FirstWrite(place, part, largest, lone.bounds[name], None)
-
 
 def _handed(row: RowRecord) -> Iterator[Suspicion]:
     """Gives it where a row is handed other logits than those that the head gave for it."""
@@ -222,39 +162,3 @@ def _handed(row: RowRecord) -> Iterator[Suspicion]:
         place = Place(row.step, row.request, row.sample, row.end - 1)
         what = f"request {row.request} is handed other logits than the head gave for its tokens"
         yield Suspicion(row.step, Moment.HANDED, 0, Suspect("runner", "handing out logits", RUNNER), what, place)
-
-
-def num_shared(own: tuple[int, ...], others: tuple[int, ...]) -> int:
-    """Gives how many first tokens two samples share."""
-    pairs = zip(own, others, strict=False)
-    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(own), len(others)))
-
-
-def num_comparable(row: RowRecord, lone: LonePass) -> int:
-    """Gives how many of the tokens that a row runs are the sample's own ones, with the same tokens before them."""
-    return max(0, num_shared(row.token_ids, lone.token_ids) - row.start)
-
-
-def first_off(own: Tensor, theirs: Tensor, bound: float) -> tuple[int | None, float]:
-    """Gives the first row that is further off than permitted, and the largest difference of all."""
-    if not len(own):
-        return None, 0.0
-    one, other = (side.reshape(len(own), -1).to(torch.float64) for side in (own, theirs))
-    difference = (one - other).abs().amax(dim=1)
-    is_off = ~(difference <= bound)
-    if not bool(is_off.any()):
-        return None, float(difference.max())
-    finite = difference[difference.isfinite()]
-    is_broken = bool((~difference.isfinite()).any())
-    return int(is_off.int().argmax()), float("nan") if is_broken else float(finite.max())
-
-
-def _warm(cells: list[float | None], start: int, own: Tensor, theirs: Tensor) -> None:
-    """Takes in how far each position is off."""
-    if not len(own):
-        return
-    one, other = (side.reshape(len(own), -1).to(torch.float64) for side in (own, theirs))
-    for place, value in enumerate((one - other).abs().amax(dim=1).tolist(), start):
-        old = cells[place]
-        new = -1.0 if value != value or value == float("inf") else value  # noqa: PLR0124 - only NaN differs from itself
-        cells[place] = new if old is None or new == -1.0 else max(old, new)

@@ -22,6 +22,9 @@ _ROPE_SETTINGS = (
     "high_freq_factor",
     "original_max_position_embeddings",
 )
+_NUM_USED_BY_TYPE = {"default": 2, "linear": 3, "llama3": 6}
+"""How many of the settings, from the first on, mean something to a type."""
+
 _FREQUENCIES = ("refinfer/numerics/rotary.py", "refinfer/model/rope.py", *sources.ROPE_CONFIG)
 _SMALLEST_DIFFERENCE = 1e-6
 """Of frequencies, as a share: they are at least float32."""
@@ -56,10 +59,9 @@ def _settings(model: Llama, config: WitnessConfig) -> Iterator[Suspicion]:
         if mine != theirs:
             what = f"{name} is {mine} in the model and {theirs} in config.json"
             yield _sign(Suspect("loader", f"reading {name}", sources.CONFIG), what)
-    differing = [name for name in _ROPE_SETTINGS if _differs(getattr(own.rope, name, None), config.rope.get(name))]
-    is_scaled = config.rope["rope_type"] != "default"
-    for name in differing:
-        if is_scaled or name in ("rope_type", "rope_theta"):
+    used = _ROPE_SETTINGS[: _NUM_USED_BY_TYPE[config.rope["rope_type"]]]
+    for name in used:
+        if _differs(getattr(own.rope, name, None), config.rope.get(name)):
             what = f"{name} is {getattr(own.rope, name, None)} in the model and {config.rope.get(name)} in config.json"
             yield _sign(Suspect("loader", f"reading {name}", sources.ROPE_CONFIG), what)
             return
@@ -81,7 +83,7 @@ def _differs(own: object, theirs: object) -> bool:
 
 
 def _weights(model: Llama, witness: Witness) -> Iterator[Suspicion]:
-    for name, parameter in model.named_parameters():
+    for name, parameter in model.named_parameters(remove_duplicate=False):
         stored = witness.weights.get(name)
         if stored is None:
             what = f"no file holds {name}, and the model has one"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oracle.explain.clues import FirstOperation, Place
-from oracle.explain.forward_signs import layer_of, shown_name
+from oracle.explain.comparing import layer_of, shown_name
 from oracle.explain.sources import sources_of_module
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
 from oracle.witness import Witness, attend, inverse_frequencies, rms_norm, silu

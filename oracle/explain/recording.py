@@ -60,6 +60,7 @@ class RowRecord:
         sample: Which of its samples.
         start: The position of the first token that runs.
         token_ids: All tokens of the sample up to the last that runs, guessed ones included.
+        known: All tokens that the sample has, those included that do not run yet.
         num_guessed: How many of the last ones are guessed.
         is_ended: Whether the row only keeps its place in a static batch.
         kept: For each position before `start`, what the block tables lead to; None without a pool.
@@ -76,6 +77,7 @@ class RowRecord:
     sample: int
     start: int
     token_ids: tuple[int, ...]
+    known: tuple[int, ...] = ()
     num_guessed: int = 0
     is_ended: bool = False
     kept: list[Written | None] | None = None

@@ -36,7 +36,7 @@ _BY_MODULE = {
     "embed_tokens": ("refinfer/model/llama.py",),
     "rotary_emb": ("refinfer/model/rope.py", "refinfer/numerics/rotary.py", "refinfer/config/rope_config.py"),
     "rope": ("refinfer/numerics/plain.py", "refinfer/model/rope.py"),
-    "core": ("refinfer/numerics/tiled_attention.py", "refinfer/numerics/plain.py", "refinfer/attention_layout.py"),
+    "core": ("refinfer/numerics/tiled_attention.py", *NUMERICS, "refinfer/attention_layout.py"),
     "layernorm": ("refinfer/model/norm.py", *NUMERICS),
     "norm": ("refinfer/model/norm.py", *NUMERICS),
     "proj": ("refinfer/model/linear.py", "refinfer/numerics/products.py", *NUMERICS),

@@ -122,14 +122,12 @@ class Watch:
 
     def _execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
         record = self.steps[-1]
-        record.rows = [self._row(record.number, row) for row in rows]
         if self.history is not None:
-            for row in rows:
-                self.history.clear(row)
-        logits = self._run(record, rows)
-        if self.history is not None:
-            for row in rows:
+            record.violations += self.history.collisions(rows)
+            for row in rows:  # before anything is read, as a block that two write to shows
                 self.history.write(row, record.number)
+        record.rows = [self._row(record.number, row) for row in rows]
+        logits = self._run(record, rows)
         for own, its_logits in zip(record.rows, logits, strict=False):
             own.logits = its_logits.copy()
         return logits
@@ -156,6 +154,7 @@ class Watch:
             sample,
             0 if isinstance(self._core.runner, RecomputeRunner) else start,
             (*state.token_ids[:start], *row.token_ids),
+            tuple(state.token_ids),
             len(row.draft_token_ids),
             is_ended=state.is_finished,
         )

@@ -1,7 +1,7 @@
 """Runs a schedule while everything is watched, and gathers every sign that something went wrong, in order."""
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -16,9 +16,10 @@ from oracle.explain.ending_signs import EndingSigns
 from oracle.explain.forward_signs import ForwardSigns
 from oracle.explain.lone_pass import LonePasses
 from oracle.explain.recording import StepRecord
-from oracle.explain.sources import PROPOSER
+from oracle.explain.sources import PREFIX, PROPOSER, QUEUES, VERIFIER
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
 from oracle.explain.watch import Watch
+from oracle.explain.writes import Writes
 from oracle.lone_answer import SampleRun
 from oracle.scenario import Scenario
 from oracle.schedule_core import SYMBOLIC_TOKENIZER, model_core, requests_of, symbolic_core
@@ -115,12 +116,16 @@ def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
     except Exception as caught:  # noqa: BLE001
         error = caught
     forward = None if parts.passes is None else ForwardSigns(parts.passes, mode)
+    writes = None if parts.passes is None else Writes(parts.passes)
     bookkeeping = BookkeepingSigns(scenario)
     emissions = EmissionSigns(scenario, drive, parts.expected, parts.eos_token_ids)
     for step in watch.steps:
         bookkeeping.look_at(step)
         if forward is not None:
             forward.look_at(step)
+        for row in step.rows:
+            if writes is not None and row.activations and not row.is_ended:
+                writes.look_at(row)
         emissions.look_at(step)
     signs = [*bookkeeping.found, *emissions.found, *([] if forward is None else forward.found)]
     if error is None:
@@ -128,6 +133,7 @@ def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
             is_exact = scenario.batch_invariant or parts.model is None
             ending = EndingSigns(scenario.requests[place], driven, place, emissions.last_step, is_exact=is_exact)
             signs += ending.all(expected, parts.tokenizer, parts.eos_token_ids)
+        signs += _published(watch, drive)
     else:
         signs.append(sign_of_error(error, len(watch.steps) - 1))
     return WatchedRun(
@@ -137,11 +143,21 @@ def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
         watch.steps,
         parts.expected,
         sorted(signs, key=lambda sign: sign.order),
-        None if forward is None else forward.write,
-        () if forward is None else forward.heat_maps(),
+        None if writes is None else writes.first,
+        () if writes is None else writes.maps(),
         emissions.step_by_token,
         error,
     )
+
+
+def _published(watch: Watch, drive: Drive) -> Iterator[Suspicion]:
+    """Gives what a later request with the same tokens would find, and should not."""
+    for driven in drive.driven if watch.history is not None else ():
+        for state in driven.states:
+            what = None if watch.history is None else watch.history.misfound(state.token_ids, driven.request.cache_salt)
+            if what is not None:
+                suspect = Suspect("prefix cache", "publishing blocks", (*PREFIX, QUEUES[0]))
+                yield Suspicion(len(watch.steps), Moment.AFTER, 1, suspect, what)
 
 
 def sign_of_error(error: Exception, step: int) -> Suspicion:
@@ -162,6 +178,8 @@ def sign_of_error(error: Exception, step: int) -> Suspicion:
 
 
 def _of_message(message: str) -> Suspect:
+    if "were rejected" in message:
+        return Suspect("verifier", "which guessed tokens stay", VERIFIER)
     if "draft" in message or "guess" in message:
         return Suspect("proposer", "guessing", PROPOSER)
     if "was shown" in message:

@@ -1,5 +1,7 @@
 """A saved case runs again, and ends as its properties do."""
 
+import json
+
 import pytest
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
@@ -77,3 +79,16 @@ def test_replay_refuses_a_file_that_holds_no_scenario(run, tmp_path, content):
     status, _, errors = run("replay", path)
     assert status == EXIT_USAGE
     assert "scenario" in errors
+
+
+def test_replay_writes_the_page_and_the_trace_of_what_it_explains(run, tmp_path):
+    page, trace = tmp_path / "page.html", tmp_path / "trace.json"
+    with FAULTS["slot_of_newest_token_off_by_one"].planted():
+        status, output, _ = run("replay", saved(SCENARIO, tmp_path), "--page", page, "--trace", trace)
+    assert status == EXIT_FAIL
+    assert "blame:" in output
+    text = page.read_text("utf-8")
+    assert "to blame: cache, reading and writing." in text
+    assert "--explain" in text
+    names = {event["name"] for event in json.loads(trace.read_text("utf-8"))["traceEvents"]}
+    assert {"prefill 3", "decode 1", "first differing read", "blocks"} <= names
