@@ -63,7 +63,7 @@ def facts_of_place(place: Place) -> list[Fact]:
 
 def room_for(names: Iterable[str]) -> int:
     """Gives how many pixels the names of a drawing's lines take up, a little more than the widest letters need."""
-    return 26 + round(7.2 * max(map(len, names), default=0))
+    return 26 + round(8.4 * max(map(len, names), default=0))
 
 
 def listed(names: Iterable[str], *, none: str) -> str:
