@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle.explain.clues import Place
-from oracle.explain.view.step_chart import COLUMN, LANE, step_chart
+from oracle.explain.view.step_chart import BLOCK_ROOM, COLUMN, LANE, step_chart
 
 FEW = settings(max_examples=max(5, settings().max_examples // 5), deadline=None)
 
@@ -79,7 +79,7 @@ def test_heights_of_blocks_are_their_numbers(whole):
     chart = drawn(whole)
     assert chart.most_blocks == 4
     per_block = {round(bar.height / int(bar.label), 6) for bar in chart.blocks if bar.label}
-    assert len(per_block) == 1
+    assert per_block == {BLOCK_ROOM / 4}
     counted = [(bar.x // COLUMN, bar.kind) for bar in chart.blocks]
     assert counted == [(0, "used"), (0, "free"), (1, "cached"), (1, "free"), (2, "used"), (3, "used")]
 
