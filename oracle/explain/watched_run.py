@@ -16,7 +16,7 @@ from oracle.explain.ending_signs import EndingSigns
 from oracle.explain.forward_signs import ForwardSigns
 from oracle.explain.lone_pass import LonePasses
 from oracle.explain.recording import StepRecord
-from oracle.explain.sources import PREFIX, PROPOSER, QUEUES, VERIFIER
+from oracle.explain.sources import PREFIX, PROPOSER, QUEUES, STATIC_POLICY, VERIFIER
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
 from oracle.explain.watch import Watch
 from oracle.explain.writes import Writes
@@ -184,6 +184,9 @@ def _of_message(message: str) -> Suspect:
         return Suspect("proposer", "guessing", PROPOSER)
     if "was shown" in message:
         return Suspect("detokenizer", "streaming text", ("refinfer/engine/answer.py", *_STREAMING))
+    if "requests that" in message and "are left" in message:
+        files = (*STATIC_POLICY, "refinfer/scheduler/queues.py", "refinfer/scheduler/continuous.py")
+        return Suspect("scheduler", "telling whether a request is left", files)
     if "are left" in message:
         return Suspect("block space", "giving blocks back", _RELEASE)
     return pointed_at(message)
