@@ -105,8 +105,10 @@ class EmissionSigns:
         elif spec.sampling.named:
             without = {name: replace(spec.sampling, **{name: getattr(_GREEDY, name)}) for name in spec.sampling.named}
             blamed = [name for name, sampling in without.items() if pick.due(sampling) == pick.token_id]
-            operation = f"applying {' or '.join(blamed or spec.sampling.named)}"
-            suspect = Suspect("logits processors", operation, sources.PROCESSORS)
+            applied = f"applying {' or '.join(blamed or spec.sampling.named)}"
+            suspect = Suspect("logits processors", applied, sources.PROCESSORS)
+            if not blamed and spec.sampling.temperature > 0:
+                suspect = Suspect("sampler", f"drawing the token, or {applied}", sources.SAMPLER)
         what = f"token {pick.token_id} is picked where the logits and {_words(spec)} demand {wanted}"
         yield Suspicion(pick.row.step, Moment.EMITTED, 0, suspect, what, pick.place)
 
