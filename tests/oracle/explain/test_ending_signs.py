@@ -48,3 +48,11 @@ def test_request_that_never_ends_is_the_schedulers(schedule, watched):
     requests = tuple(replace(request, arrival=0) for request in schedule.requests)
     sign = watched(replace(schedule, requests=requests), "static", "batch_ends_together").signs[0]
     assert "refinfer/scheduler/static.py" in sign.suspect.sources
+
+
+def test_token_that_is_told_twice_is_the_answers(symbolic, watched):
+    sampling = SamplingSpec(logprobs=1)
+    scenario = replace(symbolic, requests=tuple(replace(own, sampling=sampling) for own in symbolic.requests))
+    assert watched(scenario).signs == []
+    signs = watched(scenario, fault="token_of_preempted_request_told_twice").signs
+    assert signs[0].suspect.component == "answer"
