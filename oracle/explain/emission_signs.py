@@ -18,6 +18,7 @@ from refinfer.sampling.sampler import draw_uniform
 from refinfer.scheduler import Request
 
 _GREEDY = SamplingSpec()
+_VERIFIER = Suspect("verifier", "which guessed tokens stay", sources.VERIFIER)
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,11 @@ class EmissionSigns:
         rows = logits[len(logits) - row.num_guessed - 1 :]
         for number, token_id in enumerate(row.emitted):
             self.step_by_token[*key, len(output)] = row.step
-            if number < len(rows):
-                pick = _Pick(row, spec, request, rows[number], tuple(output), token_id, masked)
-                self.found += list(self._signs(pick))
-            else:
-                what = f"{len(row.emitted)} tokens come out of a step that gave logits for {len(rows)}"
-                suspect = Suspect("verifier", "which guessed tokens stay", sources.VERIFIER)
-                place = Place(row.step, row.request, row.sample, len(spec.prompt_token_ids) + len(output))
-                self.found.append(Suspicion(row.step, Moment.EMITTED, 0, suspect, what, place))
+            pick = _Pick(row, spec, request, rows[min(number, len(rows) - 1)], tuple(output), token_id, masked)
+            self.found += list(self._signs(pick) if number < len(rows) else ())
+            if number and not _follows_its_guess(row, number):
+                what = f"token {token_id} is emitted after another token than the guess that ran before it"
+                self.found.append(Suspicion(row.step, Moment.EMITTED, 0, _VERIFIER, what, pick.place))
             output.append(token_id)
 
     def _signs(self, pick: _Pick) -> Iterator[Suspicion]:
@@ -103,12 +101,14 @@ class EmissionSigns:
             return
         suspect = Suspect("sampler", "picking the token", sources.SAMPLER)
         if pick.row.num_guessed:
-            suspect = Suspect("verifier", "which guessed tokens stay", sources.VERIFIER)
+            suspect = _VERIFIER
         elif spec.sampling.named:
             without = {name: replace(spec.sampling, **{name: getattr(_GREEDY, name)}) for name in spec.sampling.named}
             blamed = [name for name, sampling in without.items() if pick.due(sampling) == pick.token_id]
-            operation = f"applying {' or '.join(blamed or spec.sampling.named)}"
-            suspect = Suspect("logits processors", operation, sources.PROCESSORS)
+            applied = f"applying {' or '.join(blamed or spec.sampling.named)}"
+            suspect = Suspect("logits processors", applied, sources.PROCESSORS)
+            if not blamed and spec.sampling.temperature > 0:
+                suspect = Suspect("sampler", f"drawing the token, or {applied}", sources.SAMPLER)
         what = f"token {pick.token_id} is picked where the logits and {_words(spec)} demand {wanted}"
         yield Suspicion(pick.row.step, Moment.EMITTED, 0, suspect, what, pick.place)
 
@@ -124,6 +124,12 @@ class EmissionSigns:
             what = f"token {pick.token_id} is picked where the same logits alone give {due[at]}"
             suspect = Suspect("sampler", operation, sources.SAMPLER)
             yield Suspicion(pick.row.step, Moment.EMITTED, 1, suspect, what, pick.place)
+
+
+def _follows_its_guess(row: RowRecord, number: int) -> bool:
+    """Tells whether the guess that ran before an emitted token is the token that was emitted before it."""
+    ran = row.num_known + number - 1
+    return ran < len(row.token_ids) and row.token_ids[ran] == row.emitted[number - 1]
 
 
 def _words(spec: RequestSpec) -> str:

@@ -122,5 +122,6 @@ def due_end(spec: RequestSpec, token_ids: Sequence[int], eos_token_ids: frozense
 
 def _check_scores(spec: RequestSpec, own: SampleRun) -> None:
     output = own.output
-    if len(own.logits) == len(output.token_ids):
+    told = output.token_ids if output.logprobs is None else output.logprobs
+    if len(own.logits) == len(output.token_ids) == len(told):  # else what was told is a sign already
         check_logprobs(output.logprobs, own.logits, spec.sampling.logprobs, output.token_ids)

@@ -2,12 +2,14 @@
 
 import json
 import time
+from collections.abc import Callable
 
 from oracle.contract.findings import Finding, Findings
 from oracle.contract.reproducing import judge_again
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
 from oracle.engines.adapter import Refused
+from oracle.engines.declaration import EngineDeclaration
 from oracle.errors import EngineError
 from oracle.explain.clues import Blame, FirstToken, Place, Rung
 from oracle.explain.engine_features import (
@@ -57,20 +59,11 @@ def explain_engine(
     judge_again(session, scenario, findings)
     finding = _chosen(findings, scenario)
     declaration = session.declaration
-
-    def fails(changed: EngineScenario) -> bool:
-        own = Findings()
-        try:
-            judge_again(session, changed, own)
-        except (EngineError, Refused):
-            return False
-        return any(one.check == finding.check for one in own.wrong())
-
     switches = engine_switches(scenario, finding.request_id, declaration)
-    features, minimal = FeatureSearch(scenario, switches, fails, deadline=start + seconds).run()
+    features, minimal = FeatureSearch(
+        scenario, switches, _fails_again(session, finding.check), deadline=start + seconds
+    ).run()
     token = _first_token(finding, scenario)
-    lacks = "activations" not in declaration.capabilities
-    reason = f"{declaration.name} shows no keys, values or activations" if lacks else "nothing reads what it shows yet"
     return Explanation(
         kind="engine",
         subject=f"{declaration.name} {declaration.version}".strip(),
@@ -78,11 +71,7 @@ def explain_engine(
         message=finding.message,
         blame=_blame(finding, features, declaration.name),
         checks=tuple(CheckFigure(one.check, declaration.name, str(one.kind), one.message) for one in findings.found),
-        rungs=(
-            Rung("token", token is not None, "" if token else "the finding is about no single request"),
-            *(Rung(name, is_reached=False, note=reason) for name in _NEEDS_TENSORS),
-            Rung("features", bool(features), "" if features else "no time was left"),
-        ),
+        rungs=_rungs(declaration, has_token=token is not None, has_features=bool(features)),
         token=token,
         write=None,
         read=None,
@@ -95,6 +84,31 @@ def explain_engine(
         command=command,
         survives_watching=None,
         seconds=time.monotonic() - start,
+    )
+
+
+def _fails_again(session: EngineSession, check: str) -> Callable[[EngineScenario], bool]:
+    """Makes what tells whether a changed run fails the same check; one that the engine does not take fails none."""
+
+    def fails(changed: EngineScenario) -> bool:
+        findings = Findings()
+        try:
+            judge_again(session, changed, findings)
+        except (EngineError, Refused):
+            return False
+        return any(one.check == check for one in findings.wrong())
+
+    return fails
+
+
+def _rungs(declaration: EngineDeclaration, *, has_token: bool, has_features: bool) -> tuple[Rung, ...]:
+    """Tells how far the ladder goes, and what the engine lacks for the rest."""
+    shows = "activations" in declaration.capabilities
+    reason = "nothing reads what it shows yet" if shows else f"{declaration.name} shows no keys, values or activations"
+    return (
+        Rung("token", has_token, "" if has_token else "the finding is about no single request"),
+        *(Rung(name, is_reached=False, note=reason) for name in _NEEDS_TENSORS),
+        Rung("features", has_features, "" if has_features else "no time was left"),
     )
 
 

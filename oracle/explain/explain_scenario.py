@@ -11,7 +11,7 @@ import torch
 from oracle.case import Case
 from oracle.errors import OracleError, ReferenceUnavailable
 from oracle.explain.clues import Blame, FirstOperation, FirstRead, FirstToken, FirstWrite, Rung
-from oracle.explain.explanation import CheckFigure, Explanation, Need
+from oracle.explain.explanation import CheckFigure, Explanation, Feature, Need
 from oracle.explain.failing_check import Checks, FailingCheck
 from oracle.explain.feature_search import FeatureSearch
 from oracle.explain.features import switches_of
@@ -30,8 +30,11 @@ from refinfer.errors import RefinferError
 MAX_SECONDS = 14.0
 """What an explanation may take, unless told; a step that has begun is ended, so that it may be a little more."""
 
-_SHARE_OF_CHECKS, _SHARE_OF_WATCHING = 0.3, 0.6
+_SHARE_OF_CHECKS, _SHARE_OF_WATCHING = 0.25, 0.5
 """Of the time, after which no further check is run, and no further schedule is tried."""
+
+_SECONDS_OF_FEATURES = 4.0
+"""What the search for features gets in any case."""
 
 Clue = TypeVar("Clue", FirstRead, FirstOperation)
 
@@ -75,13 +78,7 @@ class ScenarioExplainer:
         signs += [] if run is None else run.signs
         signs += property_signs(check)
         token = None if run is None else first_token(run, self._case_of(run))
-        request = _request_of(signs, token)
-        features, minimal = FeatureSearch(
-            self._scenario,
-            switches_of(self._scenario, request),
-            lambda own: self._checks.fails(own, check),
-            deadline=self._deadline(1.0),
-        ).run()
+        features, minimal = self._features(check, _request_of(signs, token))
         needs = tuple(feature.name for feature in features if feature.need is Need.NEEDED)
         write = None if run is None else _dated(run.write, token)
         read, operation = _first(signs, FirstRead), _first(signs, FirstOperation)
@@ -107,6 +104,15 @@ class ScenarioExplainer:
             survives_watching=survives,
             seconds=time.monotonic() - self._start,
         )
+
+    def _features(self, check: FailingCheck, request: int | None) -> tuple[tuple[Feature, ...], tuple[str, ...] | None]:
+        """Turns features off one at a time; the search gets some time even where the rest has taken it all."""
+        return FeatureSearch(
+            self._scenario,
+            switches_of(self._scenario, request),
+            lambda own: self._checks.fails(own, check),
+            deadline=max(self._deadline(1.0), time.monotonic() + _SECONDS_OF_FEATURES),
+        ).run()
 
     def _deadline(self, share: float) -> float:
         return self._start + share * self._seconds

@@ -73,7 +73,7 @@ class PassCheck:
         return Suspicion(-1, Moment.FORWARD, 0, Suspect("model", name, sources_of_module(kind)), what, place, clue)
 
     def _dues(self) -> Iterator[Due]:
-        yield self._exact("model.embed_tokens", (), to_float64(self._weight(EMBEDDING_WEIGHT)[list(self._token_ids)]))
+        yield self._exact("model.embed_tokens", (), self._weight(EMBEDDING_WEIGHT)[list(self._token_ids)])
         yield from self._tables()
         hidden = "model.embed_tokens"
         for layer in range(self._witness.config.num_layers):
@@ -116,15 +116,16 @@ class PassCheck:
         yield self._exact(path, (hidden, attention, mlp), total.to(torch.float64).numpy())
 
     def _norm(self, name: str, inputs: Tensor, given: tuple[str, ...]) -> Due:
-        weight = to_float64(self._weight(f"{name}.weight"))
+        weight = self._weight(f"{name}.weight")
         value = rms_norm(inputs.to(torch.float64).numpy(), weight, self._witness.config.norm_eps)
+        # In half precision the quotient rounds once, and the product with the weight once more: half an eps each.
         is_half = self._eps > float(np.finfo(np.float32).eps)
-        return Due(name, given, value, (2 if is_half else 16) * self._eps * np.abs(value))
+        return Due(name, given, value, (1.1 if is_half else 16) * self._eps * np.abs(value))
 
     def _linear(self, name: str, given: str, *, has_bias: bool) -> Due:
-        inputs, weight = self._wide(given), to_float64(self._weight(f"{name}.weight"))
+        inputs, weight = self._wide(given), self._weight(f"{name}.weight")
         inputs = inputs.reshape(len(inputs), -1)
-        bias = to_float64(self._weight(f"{name}.bias")) if has_bias else np.zeros(len(weight))
+        bias = self._weight(f"{name}.bias") if has_bias else np.zeros(len(weight))
         sizes = np.abs(inputs) @ np.abs(weight).T + np.abs(bias)
         factor = 4 + inputs.shape[1] ** 0.5  # of terms that round at random
         return Due(name, (given,), inputs @ weight.T + bias, factor * self._eps * sizes)
@@ -161,4 +162,5 @@ class PassCheck:
         return self._records[name].to(torch.float64).numpy()
 
     def _weight(self, name: str) -> Wide:
-        return np.asarray(self._witness.weights[name])
+        """Gives a weight as the model holds it: rounded to its dtype."""
+        return self._rounded(to_float64(np.asarray(self._witness.weights[name])), "model.norm")

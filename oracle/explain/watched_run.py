@@ -16,7 +16,7 @@ from oracle.explain.ending_signs import EndingSigns
 from oracle.explain.forward_signs import ForwardSigns
 from oracle.explain.lone_pass import LonePasses
 from oracle.explain.recording import StepRecord
-from oracle.explain.sources import PREFIX, PROPOSER, QUEUES, VERIFIER
+from oracle.explain.sources import PREFIX, PROPOSER, QUEUES, STATIC_POLICY, VERIFIER
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
 from oracle.explain.watch import Watch
 from oracle.explain.writes import Writes
@@ -67,6 +67,7 @@ class WatchedRun:
 class _Parts:
     """What a run is made of."""
 
+    scenario: Scenario
     core: EngineCore
     model: Llama | None
     expected: Sequence[Sequence[SampleRun]]
@@ -86,18 +87,19 @@ def watch_case(case: Case, mode: str) -> WatchedRun:
     loaded = case.loaded(batch_invariant=scenario.batch_invariant)
     core = model_core(loaded, scenario, mode, case.lone_samples, case.draft_model)
     eos_token_ids = frozenset(case.eos_token_ids)
-    parts = _Parts(core, loaded.model, case.lone_samples, eos_token_ids, loaded.tokenizer, LonePasses(case))
-    return _watch(scenario, mode, parts)
+    parts = _Parts(scenario, core, loaded.model, case.lone_samples, eos_token_ids, loaded.tokenizer, LonePasses(case))
+    return _watch(mode, parts)
 
 
 def watch_symbolic(scenario: Scenario, mode: str) -> WatchedRun:
     """Runs a schedule on the symbolic model."""
     expected = symbolic_answers(scenario)
     core = symbolic_core(scenario, mode, expected)
-    return _watch(scenario, mode, _Parts(core, None, expected, EOS_TOKEN_IDS, SYMBOLIC_TOKENIZER, None))
+    return _watch(mode, _Parts(scenario, core, None, expected, EOS_TOKEN_IDS, SYMBOLIC_TOKENIZER, None))
 
 
-def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
+def _watch(mode: str, parts: _Parts) -> WatchedRun:
+    scenario = parts.scenario
     is_static = mode in ("none", "static")
     watch = Watch(
         parts.core,
@@ -107,14 +109,7 @@ def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
         is_policy=not scenario.script and not is_static,
     )
     drive = Drive(parts.core, scenario, requests_of(scenario))
-    error: Exception | None = None
-    try:
-        drive.run()
-        is_own_guess = scenario.engine.speculative == "self" and scenario.batch_invariant
-        check_guesses(drive, are_all_right=is_own_guess)
-    # Broad on purpose: whatever ends the run is a sign like any other.
-    except Exception as caught:  # noqa: BLE001
-        error = caught
+    error = _run(drive, scenario)
     forward = None if parts.passes is None else ForwardSigns(parts.passes, mode)
     writes = None if parts.passes is None else Writes(parts.passes)
     bookkeeping = BookkeepingSigns(scenario)
@@ -129,11 +124,7 @@ def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
         emissions.look_at(step)
     signs = [*bookkeeping.found, *emissions.found, *([] if forward is None else forward.found)]
     if error is None:
-        for place, (driven, expected) in enumerate(zip(drive.driven, parts.expected, strict=True)):
-            is_exact = scenario.batch_invariant or parts.model is None
-            ending = EndingSigns(scenario.requests[place], driven, place, emissions.last_step, is_exact=is_exact)
-            signs += ending.all(expected, parts.tokenizer, parts.eos_token_ids)
-        signs += _published(watch, drive)
+        signs += _at_the_end(watch, drive, parts, emissions.last_step)
     else:
         signs.append(sign_of_error(error, len(watch.steps) - 1))
     return WatchedRun(
@@ -148,6 +139,30 @@ def _watch(scenario: Scenario, mode: str, parts: _Parts) -> WatchedRun:
         emissions.step_by_token,
         error,
     )
+
+
+def _run(drive: Drive, scenario: Scenario) -> Exception | None:
+    """Runs a schedule to its end; gives what ended it before."""
+    try:
+        drive.run()
+        is_own_guess = scenario.engine.speculative == "self" and scenario.batch_invariant
+        check_guesses(drive, are_all_right=is_own_guess)
+    # Broad on purpose: whatever ends the run is a sign like any other.
+    except Exception as error:  # noqa: BLE001
+        return error
+    return None
+
+
+def _at_the_end(
+    watch: Watch, drive: Drive, parts: _Parts, last_step: dict[tuple[int, int], int]
+) -> Iterator[Suspicion]:
+    """Gives what is wrong with what came out, and with what is left to be found."""
+    scenario = parts.scenario
+    is_exact = scenario.batch_invariant or parts.model is None
+    for place, (driven, expected) in enumerate(zip(drive.driven, parts.expected, strict=True)):
+        ending = EndingSigns(scenario.requests[place], driven, place, last_step, is_exact=is_exact)
+        yield from ending.all(expected, parts.tokenizer, parts.eos_token_ids)
+    yield from _published(watch, drive)
 
 
 def _published(watch: Watch, drive: Drive) -> Iterator[Suspicion]:
@@ -184,6 +199,9 @@ def _of_message(message: str) -> Suspect:
         return Suspect("proposer", "guessing", PROPOSER)
     if "was shown" in message:
         return Suspect("detokenizer", "streaming text", ("refinfer/engine/answer.py", *_STREAMING))
+    if "requests that" in message and "are left" in message:
+        files = (*STATIC_POLICY, "refinfer/scheduler/queues.py", "refinfer/scheduler/continuous.py")
+        return Suspect("scheduler", "telling whether a request is left", files)
     if "are left" in message:
         return Suspect("block space", "giving blocks back", _RELEASE)
     return pointed_at(message)

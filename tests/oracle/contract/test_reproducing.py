@@ -1,12 +1,13 @@
 """A failure is looked for again in a fresh engine, with what ran before only where that is needed."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.outcome import EngineFailure
-from oracle.contract.reproducing import make_all_small
+from oracle.contract.reproducing import judge_again, make_all_small
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
 from oracle.engines.messages import EngineRequest, EngineRun
@@ -95,3 +96,16 @@ def test_failures_that_were_tried_or_have_no_scenario_are_left_alone(scripted_en
     make_all_small(session, failures, 30.0)
     assert (engine.ran, failures[1].is_repeatable) == ([], None)
     assert time.monotonic() - begin < 5.0
+
+
+def test_saved_scenario_is_judged_in_a_fresh_engine_as_its_check_judges(
+    scripted_engine, scripted_referee, scripted_folder
+):
+    engine = scripted_engine(spoil=lambda _requests, run: without_last(run))
+    session = EngineSession(
+        engine, engine.declare(), folder=scripted_folder, open_referee=lambda _folder, _dtype: scripted_referee()
+    )
+    for check, judged in (("form", "form"), ("refusals", "refusals")):
+        findings = Findings()
+        judge_again(session, replace(SCENARIO, check=check), findings)
+        assert findings.num_seen[judged]

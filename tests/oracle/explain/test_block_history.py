@@ -1,5 +1,3 @@
-import pytest
-
 from oracle.explain.block_history import COPIED, FORKED, FOUND_AND_COPIED, HIT, RESERVED, SWAPPED_IN, BlockHistory
 from refinfer.scheduler import BlockSpace, ForgetBlocks, SwapIn
 
@@ -24,7 +22,6 @@ def test_operation_that_cannot_be_followed_is_told():
     assert words.startswith("SwapIn cannot be done")
 
 
-@pytest.mark.parametrize("fault", ["parent_ignored", "part_of_block_published"])
-def test_what_would_be_found_wrongly_is_told(symbolic, watched, fault):
-    signs = watched(symbolic, fault=fault).signs
+def test_what_would_be_found_wrongly_is_told(symbolic, watched):
+    signs = watched(symbolic, fault="part_of_block_published").signs
     assert signs[0].suspect.component == "prefix cache"

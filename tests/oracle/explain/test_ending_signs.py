@@ -26,7 +26,8 @@ def test_end_that_is_due_follows_from_the_parameters(spec, token_ids, due):
 def asked(**parameters):
     """One request on the symbolic model."""
     request = RequestSpec((1, 2, 3), max_tokens=12, ignore_eos=True, sampling=SamplingSpec(**parameters))
-    return Scenario(requests=(request,), checkpoint=None, is_symbolic=True)
+    longer = RequestSpec((1,) * 9, max_tokens=12, ignore_eos=True)  # so that no other limit ends the first
+    return Scenario(requests=(request, longer), checkpoint=None, is_symbolic=True)
 
 
 @pytest.mark.parametrize(
@@ -44,5 +45,14 @@ def test_what_comes_out_wrongly_names_its_part(watched, fault, scenario, compone
 
 
 def test_request_that_never_ends_is_the_schedulers(schedule, watched):
-    sign = watched(replace(schedule, max_num_seqs=2), "static", "batch_ends_together").signs[0]
+    requests = tuple(replace(request, arrival=0) for request in schedule.requests)
+    sign = watched(replace(schedule, requests=requests), "static", "batch_ends_together").signs[0]
     assert "refinfer/scheduler/static.py" in sign.suspect.sources
+
+
+def test_token_that_is_told_twice_is_the_answers(symbolic, watched):
+    sampling = SamplingSpec(logprobs=1)
+    scenario = replace(symbolic, requests=tuple(replace(own, sampling=sampling) for own in symbolic.requests))
+    assert watched(scenario).signs == []
+    signs = watched(scenario, fault="token_of_preempted_request_told_twice").signs
+    assert signs[0].suspect.component == "answer"

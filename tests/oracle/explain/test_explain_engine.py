@@ -9,7 +9,7 @@ from oracle.explain.explain_engine import explain_engine
 from oracle.explain.explain_scenario import NothingFailed
 from oracle.explain.explanation import Need
 
-LONG = EngineRequest("r0", tuple(range(3, 40)), 6, {"logit_bias": {5: 8.0}})
+LONG = EngineRequest("r0", tuple(range(3, 40)), 6, {"logit_bias": [[5, 8.0]]})
 SHORT = EngineRequest("r1", (4, 5, 6), 6, {})
 SCENARIO = EngineScenario((SHORT, LONG))
 

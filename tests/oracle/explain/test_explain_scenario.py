@@ -1,5 +1,3 @@
-import time
-
 import pytest
 
 from oracle.explain.explain_scenario import NothingFailed, blame_of, explain_scenario
@@ -7,8 +5,8 @@ from oracle.explain.explanation import Need
 from oracle.explain.failing_check import FailingCheck
 from oracle.faults import FAULTS
 
-MOST_SECONDS = 60.0
-"""Three times what a shrunk case may take on one core, as other tests may run beside this one."""
+PLENTY = 120.0
+"""Seconds, so that a busy machine leaves no feature untried."""
 
 
 def test_case_that_passes_has_nothing_to_explain(symbolic):
@@ -24,10 +22,8 @@ def test_case_that_passes_has_nothing_to_explain(symbolic):
     ],
 )
 def test_blame_names_the_file_and_what_is_needed(schedule, fault, file, needs):
-    start = time.monotonic()
     with FAULTS[fault].planted():
-        explanation = explain_scenario(schedule)
-    assert time.monotonic() - start < MOST_SECONDS
+        explanation = explain_scenario(schedule, seconds=PLENTY if needs else 1.0)
     assert file in explanation.blame.sources
     assert needs is None or needs in explanation.blame.needs
     assert explanation.check in {figure.name for figure in explanation.checks if figure.verdict == "fail"}

@@ -14,7 +14,7 @@ def options(name):
 
 def test_failure_that_holds_a_case_is_explained_and_the_case_written(symbolic, tmp_path):
     with FAULTS["outputs_lost_on_preemption"].planted():
-        text = explained([{"scenario": symbolic}], tmp_path / "failures", "tests/test_it.py::test_it[a]", options)
+        text = str(explained([{"scenario": symbolic}], tmp_path / "failures", "tests/test_it.py::test_it[a]", options))
     (path,) = (tmp_path / "failures").iterdir()
     assert path.name == "tests-test-it-py-test-it-a.json"
     assert "blame: scheduler: preemption" in text
@@ -27,7 +27,7 @@ def test_failure_without_a_case_is_left_alone(tmp_path):
 
 
 def test_case_that_passes_is_told_with_the_command(symbolic, tmp_path):
-    assert "nothing to explain" in explained([{"own": symbolic}], tmp_path, "test", options)
+    assert "nothing to explain" in str(explained([{"own": symbolic}], tmp_path, "test", options))
 
 
 def test_innermost_case_counts(schedule, symbolic):

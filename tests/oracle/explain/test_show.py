@@ -17,15 +17,14 @@ def shown(explanation):
     return capture.get()
 
 
-def test_verdict_comes_first_then_ladder_features_and_steps(schedule):
-    with FAULTS["values_not_swapped"].planted():
-        explanation = explain_scenario(schedule, command="python -m oracle replay CASE.json --explain")
-    lines = shown(explanation).splitlines()
-    assert lines[0].startswith("blame: cache: swapping blocks of request")
-    assert lines[1].startswith("look in: refinfer/cache/paged.py")
-    text = "\n".join(lines)
-    assert "written in step" in text
-    assert "swap                  needed" in " ".join(text.split("\n")) or "swap" in explanation.blame.needs
-    assert "python -m oracle replay CASE.json --explain" in text
+def test_verdict_comes_first_then_ladder_features_and_steps(symbolic):
+    with FAULTS["outputs_lost_on_preemption"].planted():
+        explanation = explain_scenario(symbolic, command="python -m oracle replay CASE.json --explain")
+    text = shown(explanation)
+    lines = text.splitlines()
+    assert lines[0].startswith("blame: scheduler: preemption of request")
+    assert lines[1].startswith("look in: refinfer/scheduler/queues.py")
+    for words in ("needed", "not present", "admitted", "python -m oracle replay"):
+        assert words in text
     again = Explanation.from_data(json.loads(json.dumps(explanation.to_data())))
-    assert shown(again) == shown(explanation)
+    assert shown(again) == text
