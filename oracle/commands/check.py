@@ -106,7 +106,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     seconds = time.monotonic() - start_time
     show_table(console, cells, modes)
     for path in save_failures(cells, options.failures):
-        line = f"run it again: python -m oracle replay {path}"
+        line = f"run it again: python -m oracle replay {path}  (--explain says why)"
         console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
     verdicts = [cell.verdict for cell in cells]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict)

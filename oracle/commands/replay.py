@@ -1,6 +1,8 @@
 """`python -m oracle replay`: runs one saved case again."""
 
 import argparse
+import json
+import shlex
 from pathlib import Path
 
 from rich.console import Console
@@ -8,13 +10,17 @@ from rich.console import Console
 from oracle.case import Case
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, chosen_properties, pin_threads
 from oracle.contract.findings import Findings
-from oracle.contract.law_check import check_law
-from oracle.contract.refusal_check import check_refusals
+from oracle.contract.reproducing import judge_again
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
 from oracle.contract.watched import WatchedEngine
 from oracle.engines.opening import open_engine
 from oracle.errors import CheckFailed, ScenarioError
+from oracle.explain.explain_engine import explain_engine
+from oracle.explain.explain_scenario import NothingFailed, explain_scenario
+from oracle.explain.page import write_page
+from oracle.explain.show import show_explanation
+from oracle.explain.trace import write_trace
 from oracle.properties import observe
 from oracle.scenario import Scenario
 from oracle.symbolic_check import SYMBOLIC_MODES, run_with_effects
@@ -30,20 +36,27 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     replay.add_argument("--engine", help="the engine, for a case that was found on one in the dock; see `check --help`")
     replay.add_argument("--python", metavar="PATH", help="the Python in whose environment it is installed")
     replay.add_argument("--command", dest="engine_command", help="what starts a process that speaks the protocol")
+    replay.add_argument(
+        "--explain", action="store_true", help="say why it fails: from the first token to what is to blame"
+    )
+    replay.add_argument("--explanation", type=Path, metavar="FILE", help="write the explanation there, as JSON")
+    replay.add_argument("--page", type=Path, metavar="FILE", help="write the explanation there, as a page")
+    replay.add_argument(
+        "--trace", type=Path, metavar="FILE", help="write its steps there, for chrome://tracing or Perfetto"
+    )
     replay.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
+    if options.explain or any((options.explanation, options.page, options.trace)):
+        return _explain(options, console)
     if EngineScenario.is_in(options.case):
         return _replay_on_engine(options, EngineScenario.load(options.case), console)
     scenario = Scenario.load(options.case)
     if scenario.is_symbolic:
         return _replay_symbolic(scenario, console)
-    if options.model is not None and scenario.checkpoint is not None:
-        message = f"{options.case} generates its own checkpoint; leave --model away"
-        raise ScenarioError(message, model=options.model)
-    folder = None if options.model is None else resolve_model(options.model)
+    folder = _folder_of(options, scenario)
     pin_threads(folder)
     case = Case(scenario, folder)
     status = EXIT_PASS
@@ -63,18 +76,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 def _replay_on_engine(options: argparse.Namespace, scenario: EngineScenario, console: Console) -> int:
     """Runs a case of an engine in the dock again, in a fresh engine, and tells everything that differs."""
-    if options.engine is None and options.engine_command is None:
-        message = f"{options.case} was found on {scenario.engine}; name the engine with --engine"
-        raise ScenarioError(message, engine=scenario.engine)
-    folder = None if options.model is None else resolve_model(options.model)
-    engine = WatchedEngine(open_engine(options.engine, python=options.python, command=options.engine_command))
-    session = EngineSession(engine, engine.declare(), folder=folder)
+    session = _session_of(options, scenario)
     findings = Findings()
-    if scenario.check in ("refusals", "law"):
-        _judge_without_drawing(session, scenario, findings)
-    else:
-        session.judge(scenario, findings, fresh=True)
-    engine.close()
+    judge_again(session, scenario, findings)
+    session.engine.close()
     for finding in findings.found:
         line = f"{finding.kind:8} {finding.check}, request {finding.request_id}: {finding.message}"
         console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
@@ -83,17 +88,57 @@ def _replay_on_engine(options: argparse.Namespace, scenario: EngineScenario, con
     return EXIT_FAIL if findings.wrong() else EXIT_PASS
 
 
-def _judge_without_drawing(session: EngineSession, scenario: EngineScenario, findings: Findings) -> None:
-    """Runs a whole check again that judges by its own requests, and keeps what the case is about."""
-    model = session.open(scenario, fresh=True)
-    if scenario.check == "refusals":
-        found = check_refusals(session.engine, session.declaration, model.limits, findings)
-    elif model.referee is not None:
-        found = check_law(session.engine, session.declaration, model.referee, model.limits, findings)
-    else:
-        found = []
-    for finding, _ in found:
-        findings.add(finding)
+def _session_of(options: argparse.Namespace, scenario: EngineScenario) -> EngineSession:
+    if options.engine is None and options.engine_command is None:
+        message = f"{options.case} was found on {scenario.engine}; name the engine with --engine"
+        raise ScenarioError(message, engine=scenario.engine)
+    folder = None if options.model is None else resolve_model(options.model)
+    engine = WatchedEngine(open_engine(options.engine, python=options.python, command=options.engine_command))
+    return EngineSession(engine, engine.declare(), folder=folder)
+
+
+def _folder_of(options: argparse.Namespace, scenario: Scenario) -> Path | None:
+    if options.model is not None and scenario.checkpoint is not None:
+        message = f"{options.case} generates its own checkpoint; leave --model away"
+        raise ScenarioError(message, model=options.model)
+    return None if options.model is None else resolve_model(options.model)
+
+
+def _explain(options: argparse.Namespace, console: Console) -> int:
+    """Says why a case fails; one that passes is no failure."""
+    command = _command_of(options)
+    try:
+        if EngineScenario.is_in(options.case):
+            scenario = EngineScenario.load(options.case)
+            session = _session_of(options, scenario)
+            explanation = explain_engine(scenario, session, command=command)
+            session.engine.close()
+        else:
+            own = Scenario.load(options.case)
+            folder = _folder_of(options, own)
+            pin_threads(folder)
+            explanation = explain_scenario(own, folder, command=command)
+    except NothingFailed as error:
+        console.print(str(error), highlight=False, soft_wrap=True)
+        return EXIT_PASS
+    if options.explanation is not None:
+        text = json.dumps(explanation.to_data(), indent=1)
+        options.explanation.write_text(text, encoding="utf-8")
+    if options.page is not None:
+        write_page(explanation, options.page)
+    if options.trace is not None:
+        write_trace(explanation, options.trace)
+    show_explanation(console, explanation)
+    return EXIT_FAIL
+
+
+def _command_of(options: argparse.Namespace) -> str:
+    """Gives the command line that explains the case again."""
+    words = ["python", "-m", "oracle", "replay", str(options.case)]
+    named = {"model": options.model, "engine": options.engine, "python": options.python}
+    for name, value in {**named, "command": options.engine_command}.items():
+        words += [] if value is None else [f"--{name}", str(value)]
+    return shlex.join([*words, "--explain"])
 
 
 def _replay_symbolic(scenario: Scenario, console: Console) -> int:

@@ -15,6 +15,9 @@ MakeEngine = Callable[[], EngineAdapter]
 """Makes an adapter; it is called once for all checks."""
 
 
+_HOW_TO_BE_TOLD = "in a file, `python -m oracle replay FILE --engine NAME --explain` says why"
+
+
 def assert_kept(report: EngineReport, check: str, *, fails_when_vacuous: bool = False) -> None:
     """Passes, fails or skips as the verdict of one check says.
 
@@ -31,6 +34,7 @@ def assert_kept(report: EngineReport, check: str, *, fails_when_vacuous: bool = 
     if row.verdict is CheckVerdict.FAIL:
         shown = [failure for failure in failures if failure.known is None]
         words = [f"{failure.finding.message}\n{failure.scenario.to_json()}" for failure in shown if failure.scenario]
+        words += [_HOW_TO_BE_TOLD] if words else []
         raise AssertionError("\n".join([f"{check}: {CHECKS[check].question} No.", row.words, *words]))
     if row.verdict is CheckVerdict.KNOWN:
         pytest.xfail("; ".join(sorted({failure.known.reason for failure in failures if failure.known is not None})))

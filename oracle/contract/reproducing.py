@@ -7,8 +7,10 @@ from functools import partial
 
 from oracle.contract.failure_book import Signature, signature_of
 from oracle.contract.findings import Finding, Findings
+from oracle.contract.law_check import check_law
 from oracle.contract.minimising import minimise
 from oracle.contract.outcome import EngineFailure
+from oracle.contract.refusal_check import check_refusals
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
 from oracle.contract.token_checks import ANOTHER
@@ -99,3 +101,23 @@ def _are_one(one: EngineFailure, other: EngineFailure) -> bool:
         and one.scenario == other.scenario
         and (one.finding.signature, one.known) == (other.finding.signature, other.known)
     )
+
+
+def judge_again(session: EngineSession, scenario: EngineScenario, findings: Findings) -> None:
+    """Judges a saved scenario in a fresh engine, as the check that failed on it judges.
+
+    Raises:
+        Refused: The engine does not take the model or the settings.
+    """
+    if scenario.check not in ("refusals", "law"):
+        session.judge(scenario, findings, fresh=True)
+        return
+    # These judge by requests of their own, so the whole check runs again.
+    model = session.open(scenario, fresh=True)
+    found: Sequence[tuple[Finding, object]] = ()
+    if scenario.check == "refusals":
+        found = check_refusals(session.engine, session.declaration, model.limits, findings)
+    elif model.referee is not None:
+        found = check_law(session.engine, session.declaration, model.referee, model.limits, findings)
+    for finding, _ in found:
+        findings.add(finding)

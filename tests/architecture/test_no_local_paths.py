@@ -32,7 +32,7 @@ def tracked_files(root: Path) -> list[Path]:
 
 def test_tracked_files_hold_no_personal_paths(root):
     found = {
-        file.relative_to(root).as_posix(): personal_paths(file.read_text(encoding="utf-8"))
+        file.relative_to(root).as_posix(): personal_paths(file.read_text(encoding="utf-8", errors="replace"))
         for file in tracked_files(root)
     }
     assert found

@@ -51,6 +51,13 @@ def test_wheel_holds_every_module_and_the_type_markers(wheel, source_by_module):
     assert modules | {"refinfer/py.typed", "oracle/py.typed"} <= packed
 
 
+def test_wheel_holds_the_templates_and_the_schemas(wheel, root):
+    beside = [*root.glob("oracle/**/templates/*"), *root.glob("oracle/**/*.schema.json")]
+    assert {".html", ".css", ".js", ".svg", ".json"} == {path.suffix for path in beside}
+    with zipfile.ZipFile(wheel) as archive:
+        assert {path.relative_to(root).as_posix() for path in beside} <= set(archive.namelist())
+
+
 def test_wheel_runs_outside_the_checkout(wheel, tmp_path):
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:

@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from oracle.plugin import PROFILES
+from oracle.plugin import HINT, PROFILES
 
 SHOWS_SETTINGS = """
 from hypothesis import settings
@@ -90,3 +90,25 @@ def test_plugin_imports_neither_torch_nor_transformers():
 def test_installing_the_project_registers_the_plugin(request):
     project = tomllib.loads((request.config.rootpath / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"]["pytest11"] == {"oracle": "oracle.plugin"}
+
+
+HOLDS_A_CASE = """
+from oracle.scenario import RequestSpec, Scenario
+
+def test_case():
+    scenario = Scenario(requests=(RequestSpec((1, 2)),), checkpoint=None, is_symbolic=True)
+    assert not scenario.requests
+"""
+
+
+def test_failure_that_holds_a_case_says_how_to_be_told_why(run_pytest, tmp_path):
+    (tmp_path / "test_case.py").write_text(HOLDS_A_CASE, encoding="utf-8")
+    status, output = run_pytest()
+    assert status == 1
+    assert HINT in output
+    status, output = run_pytest("--oracle-explain")
+    assert status == 1
+    assert HINT not in output
+    assert "oracle: why it fails" in output
+    assert "python -m oracle replay" in output
+    assert (tmp_path / "oracle-failures" / "test-case-py-test-case.json").is_file()

@@ -1,9 +1,13 @@
 """A saved case runs again, and ends as its properties do."""
 
+import json
+
 import pytest
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, EXIT_USAGE
+from oracle.engine_spec import StepScript
+from oracle.explain.explanation import Explanation
 from oracle.faults import FAULTS
 from oracle.observation import Observation
 from oracle.properties import PROPERTIES
@@ -77,3 +81,41 @@ def test_replay_refuses_a_file_that_holds_no_scenario(run, tmp_path, content):
     status, _, errors = run("replay", path)
     assert status == EXIT_USAGE
     assert "scenario" in errors
+
+
+def test_replay_writes_the_page_and_the_trace_of_what_it_explains(run, tmp_path):
+    page, trace = tmp_path / "page.html", tmp_path / "trace.json"
+    with FAULTS["slot_of_newest_token_off_by_one"].planted():
+        status, output, _ = run("replay", saved(SCENARIO, tmp_path), "--page", page, "--trace", trace)
+    assert status == EXIT_FAIL
+    assert "blame:" in output
+    text = page.read_text("utf-8")
+    assert "to blame: cache, reading and writing." in text
+    assert "--explain" in text
+    names = {event["name"] for event in json.loads(trace.read_text("utf-8"))["traceEvents"]}
+    assert {"prefill 3", "decode 1", "first differing read", "blocks"} <= names
+
+
+SYMBOLIC = Scenario(
+    requests=(RequestSpec((1, 2, 3), max_tokens=4, ignore_eos=True),),
+    checkpoint=None,
+    is_symbolic=True,
+    script=(StepScript(), StepScript(recompute=(0,))),
+)
+
+
+def test_replay_says_why_a_case_fails_and_writes_it(run, tmp_path):
+    path = saved(SYMBOLIC, tmp_path)
+    with FAULTS["outputs_lost_on_preemption"].planted():
+        status, output, _ = run("replay", path, "--explain", "--explanation", tmp_path / "why.json")
+    assert status == EXIT_FAIL
+    assert output.startswith("blame: scheduler: preemption of request 0")
+    assert f"python -m oracle replay {path} --explain" in output
+    explanation = Explanation.from_data(json.loads((tmp_path / "why.json").read_text(encoding="utf-8")))
+    assert "refinfer/scheduler/queues.py" in explanation.blame.sources
+
+
+def test_replay_has_nothing_to_explain_where_a_case_passes(run, tmp_path):
+    status, output, _ = run("replay", saved(SYMBOLIC, tmp_path), "--explain")
+    assert status == EXIT_PASS
+    assert "nothing to explain" in output

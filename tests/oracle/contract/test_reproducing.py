@@ -7,7 +7,7 @@ import pytest
 
 from oracle.contract.findings import Finding, Findings, Kind
 from oracle.contract.outcome import EngineFailure
-from oracle.contract.reproducing import make_all_small, merged
+from oracle.contract.reproducing import judge_again, make_all_small, merged
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
 from oracle.engines.messages import EngineRequest, EngineRun
@@ -146,3 +146,16 @@ def test_failure_that_only_a_warm_engine_shows_on_less_is_made_small_in_fresh_on
     assert failure.is_repeatable
     (request,) = failure.scenario.requests
     assert request.prompt_token_ids == (9,)
+
+
+def test_saved_scenario_is_judged_in_a_fresh_engine_as_its_check_judges(
+    scripted_engine, scripted_referee, scripted_folder
+):
+    engine = scripted_engine(spoil=lambda _requests, run: without_last(run))
+    session = EngineSession(
+        engine, engine.declare(), folder=scripted_folder, open_referee=lambda _folder, _dtype: scripted_referee()
+    )
+    for check, judged in (("form", "form"), ("refusals", "refusals")):
+        findings = Findings()
+        judge_again(session, replace(SCENARIO, check=check), findings)
+        assert findings.num_seen[judged]

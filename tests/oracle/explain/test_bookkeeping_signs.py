@@ -1,0 +1,34 @@
+import pytest
+
+from oracle.explain.bookkeeping_signs import pointed_at
+
+
+@pytest.mark.parametrize(
+    ("fault", "file"),
+    [
+        ("copy_on_write_left_out", "refinfer/scheduler/block_space.py"),
+        ("copy_on_write_without_content", "refinfer/scheduler/block_space.py"),
+        ("sharing_takes_no_reference", "refinfer/cache/block_pool.py"),
+        ("chunk_counts_one_token_more", "refinfer/scheduler/queues.py"),
+        ("outputs_lost_on_preemption", "refinfer/scheduler/queues.py"),
+        ("newest_block_not_swapped", "refinfer/scheduler/block_space.py"),
+        ("hit_counts_one_token_more", "refinfer/scheduler/block_space.py"),
+        ("part_of_prompt_emits", "refinfer/scheduler/output.py"),
+    ],
+)
+def test_first_sign_names_the_file_of_a_planted_bug(symbolic, watched, fault, file):
+    signs = watched(symbolic, fault=fault).signs
+    assert file in signs[0].suspect.sources, signs[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "operation"),
+    [
+        ("block 3 has 1 references; tables and pins hold it 2 times", "counting references"),
+        ("12 tokens run in one step, where 8 may", "the token budget"),
+        ("requests run and wait in the order [0], and arrived in the order [1]", "the order of the queue"),
+        ("something that nobody foresaw", "its state between two steps"),
+    ],
+)
+def test_broken_invariant_points_at_what_it_is_about(message, operation):
+    assert pointed_at(message).operation == operation

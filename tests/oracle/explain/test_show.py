@@ -1,0 +1,30 @@
+import json
+from io import StringIO
+
+from rich.console import Console
+
+from oracle.explain.explain_scenario import explain_scenario
+from oracle.explain.explanation import Explanation
+from oracle.explain.show import show_explanation
+from oracle.faults import FAULTS
+
+
+def shown(explanation):
+    """An explanation as it stands on a terminal."""
+    console = Console(file=StringIO(), width=120)
+    with console.capture() as capture:
+        show_explanation(console, explanation)
+    return capture.get()
+
+
+def test_verdict_comes_first_then_ladder_features_and_steps(symbolic):
+    with FAULTS["outputs_lost_on_preemption"].planted():
+        explanation = explain_scenario(symbolic, command="python -m oracle replay CASE.json --explain")
+    text = shown(explanation)
+    lines = text.splitlines()
+    assert lines[0].startswith("blame: scheduler: preemption of request")
+    assert lines[1].startswith("look in: refinfer/scheduler/queues.py")
+    for words in ("needed", "not present", "admitted", "python -m oracle replay"):
+        assert words in text
+    again = Explanation.from_data(json.loads(json.dumps(explanation.to_data())))
+    assert shown(again) == text
