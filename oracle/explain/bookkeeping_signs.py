@@ -18,6 +18,7 @@ _BY_WORDS = (
     ("swapped out|host memory|SwapIn|DropSwapped", Suspect("block space", "swapping", sources.SPACE)),
     ("holds .* blocks|what is computed needs", Suspect("block space", "reserving blocks", sources.SPACE)),
     ("and emits", Suspect("scheduler", "which rows emit", sources.ROWS)),
+    ("is to run, and is", Suspect("scheduler", "whose turn it is", sources.POLICY)),
     ("tokens run in one step", Suspect("scheduler", "the token budget", sources.POLICY)),
     ("where .* may|among those that run", Suspect("scheduler", "who runs", sources.POLICY)),
     ("computed tokens that are nowhere", Suspect("scheduler", "preemption", sources.SPACE)),
