@@ -10,14 +10,18 @@ from oracle.explain.recording import RowRecord, StepRecord, Written
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
 from oracle.scenario import Scenario
 
+_SHARING = ("refinfer/scheduler/block_space.py", "refinfer/cache/prefix.py", "refinfer/scheduler/queues.py")
+
 _BY_WORDS = (
     ("prefix|cached block|chain|findable", Suspect("prefix cache", "finding blocks by their tokens", sources.PREFIX)),
     ("would write to block", Suspect("block space", "copy on write", sources.SPACE)),
-    ("references|does not add up", Suspect("block pool", "counting references", sources.POOL)),
+    ("references|does not add up", Suspect("block pool", "counting references", (*sources.POOL, *sources.TABLE[:1]))),
     ("is shared by", Suspect("block space", "sharing blocks", sources.PREFIX)),
     ("swapped out|host memory|SwapIn|DropSwapped", Suspect("block space", "swapping", sources.SPACE)),
     ("holds .* blocks|what is computed needs", Suspect("block space", "reserving blocks", sources.SPACE)),
     ("and emits", Suspect("scheduler", "which rows emit", sources.ROWS)),
+    ("to run 0 tokens", Suspect("block space", "sharing what is computed, newest token included", _SHARING)),
+    ("is to run, and is", Suspect("scheduler", "whose turn it is", sources.POLICY)),
     ("tokens run in one step", Suspect("scheduler", "the token budget", sources.POLICY)),
     ("where .* may|among those that run", Suspect("scheduler", "who runs", sources.POLICY)),
     ("computed tokens that are nowhere", Suspect("scheduler", "preemption", sources.SPACE)),

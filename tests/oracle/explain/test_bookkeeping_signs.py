@@ -27,6 +27,8 @@ def test_first_sign_names_the_file_of_a_planted_bug(symbolic, watched, fault, fi
         ("block 3 has 1 references; tables and pins hold it 2 times", "counting references"),
         ("12 tokens run in one step, where 8 may", "the token budget"),
         ("requests run and wait in the order [0], and arrived in the order [1]", "the order of the queue"),
+        ("request 0, sample 0, is to run, and is preempted", "whose turn it is"),
+        ("request 0 is to run 0 tokens up to 2 of 2", "sharing what is computed, newest token included"),
         ("something that nobody foresaw", "its state between two steps"),
     ],
 )
