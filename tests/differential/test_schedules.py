@@ -9,6 +9,7 @@ from oracle.schedule_properties import CHECKPOINTS
 from oracle.schedule_strategies import choose_model_schedule
 from oracle.schedule_witness import FEATURES, WitnessTable
 from oracle.subjects import MODES
+from refinfer.cache import paged_view
 
 pytestmark = pytest.mark.without_shape_checks
 
@@ -37,3 +38,22 @@ def test_schedules_change_no_token_in_the_plain_manner_but_near_ties(runs, part)
         if mode.startswith("paged"):
             table.see(*seen)
     assert not table.missing(("preemption", "split", "abort"))
+
+
+@pytest.mark.parametrize("most_places", [1, 16])
+def test_how_many_places_are_read_at_once_changes_no_bit(runs, monkeypatch, most_places):
+    """Requests of schedules are shorter than the constant, so that what lies past it never came up."""
+    monkeypatch.setattr(paged_view, "_MAX_PLACES_AT_ONCE", most_places)
+    num_batches = []
+    cut = paged_view._batches
+
+    def counted(num_places):
+        found = cut(num_places)
+        num_batches.append(len(found))
+        return found
+
+    monkeypatch.setattr(paged_view, "_batches", counted)
+    choose = RandomChooser(most_places)
+    for _ in range(10):
+        runs.run(choose_model_schedule(choose, CHECKPOINTS, batch_invariant=True), "paged")
+    assert max(num_batches) > 1
