@@ -104,7 +104,8 @@ def test_every_case_of_a_check_has_a_dtype_it_is_given(run, only, prop, text, dt
         return Observation()
 
     only(prop("remembers", remembers))
-    asked = ("--examples", 12, "--modes", "none", "--dtypes", text, "--processes", 1)
+    # Draws vary with what else is imported, and follow each other by copies: few of them may have one dtype alone.
+    asked = ("--examples", 40, "--modes", "none", "--dtypes", text, "--processes", 1)
     assert run("check", *asked)[0] == EXIT_PASS
     assert seen == dtypes
 
