@@ -11,7 +11,6 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -108,14 +107,8 @@ def failing_case(fault: Fault, seed: int) -> Scenario:
 
 
 def places_of(fault: Fault) -> set[str]:
-    """Gives the files that a fault breaks: where it is planted, and where what it replaces is defined."""
-    modules: list[Any] = []
-    for replacement in fault.replacements:
-        owner = replacement.owner
-        modules += [getattr(owner, "__module__", None) or owner.__name__]
-        original = getattr(owner, replacement.attribute, None)
-        modules += [getattr(original, "__module__", None)]
-    return {f"{module.replace('.', '/')}.py" for module in modules if module}
+    """Gives the files that a right answer may name, from the repository's root."""
+    return {f"refinfer/{name}" for name in fault.component}
 
 
 def is_named(fault: Fault, found: Explanation) -> bool:

@@ -107,6 +107,11 @@ class FamilySpec:
             return spec
         return replace(spec, hidden_size=config.num_attention_heads * head_dim)
 
+    @classmethod
+    def for_engine(cls, family: str, head_dims: tuple[int, ...]) -> "FamilySpec":
+        """Gives the spec of a shape for an engine that takes heads of some widths, none standing for any."""
+        return cls.with_head(family, head_dims[0]) if head_dims else cls(family)
+
     def config(self) -> Any:
         """Makes the family's configuration."""
         values = {

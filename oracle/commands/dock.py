@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,15 @@ import torch
 from rich.console import Console
 
 from oracle.commands.progress import shown_progress
-from oracle.commands.shared import EXIT_FAIL, EXIT_INTERRUPTED, EXIT_PASS, EXIT_VACUOUS, chosen, positive
+from oracle.commands.shared import (
+    EXIT_FAIL,
+    EXIT_INTERRUPTED,
+    EXIT_PASS,
+    EXIT_VACUOUS,
+    chosen,
+    positive,
+    words_of_engine,
+)
 from oracle.contract.check_engine import check_engine
 from oracle.contract.judging import CHECKS
 from oracle.contract.outcome import CheckVerdict, EngineReport
@@ -107,7 +116,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 def _show(options: argparse.Namespace, console: Console, report: EngineReport, recording: Recording) -> int:
     show_card(console, report)
     for path in save_scenarios(report, options.failures):
-        line = f"run it again: python -m oracle replay {path} {_words_of_engine(options)}"
+        line = f"run it again: python -m oracle replay {path} {shlex.join(words_of_engine(options))}"
         console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
     console.print(f"verdict: {report.verdict}", style="bold", highlight=False)
     if options.json is not None:
@@ -136,12 +145,6 @@ def knob(text: str) -> tuple[str, Any]:
 def parameter(text: str) -> tuple[str, Any]:
     """Reads NAME or NAME=VALUE."""
     return knob(text) if "=" in text else (text, None)
-
-
-def _words_of_engine(options: argparse.Namespace) -> str:
-    """Gives the options that name the same engine again."""
-    pairs = (("--engine", options.engine), ("--python", options.python), ("--command", options.engine_command))
-    return " ".join(f"{name} {value}" for name, value in pairs if value is not None)
 
 
 def _refuse_options_of_modes(options: argparse.Namespace) -> None:

@@ -3,12 +3,13 @@
 import argparse
 import json
 import shlex
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
 
 from oracle.case import Case
-from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, chosen_properties, pin_threads
+from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, chosen_properties, pin_threads, words_of_engine
 from oracle.contract.findings import Findings
 from oracle.contract.reproducing import judge_again
 from oracle.contract.scenario import EngineScenario
@@ -78,8 +79,8 @@ def _replay_on_engine(options: argparse.Namespace, scenario: EngineScenario, con
     """Runs a case of an engine in the dock again, in a fresh engine, and tells everything that differs."""
     session = _session_of(options, scenario)
     findings = Findings()
-    judge_again(session, scenario, findings)
-    session.engine.close()
+    with closing(session.engine):
+        judge_again(session, scenario, findings)
     for finding in findings.found:
         line = f"{finding.kind:8} {finding.check}, request {finding.request_id}: {finding.message}"
         console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
@@ -111,8 +112,8 @@ def _explain(options: argparse.Namespace, console: Console) -> int:
         if EngineScenario.is_in(options.case):
             scenario = EngineScenario.load(options.case)
             session = _session_of(options, scenario)
-            explanation = explain_engine(scenario, session, command=command)
-            session.engine.close()
+            with closing(session.engine):
+                explanation = explain_engine(scenario, session, command=command)
         else:
             own = Scenario.load(options.case)
             folder = _folder_of(options, own)
@@ -134,11 +135,10 @@ def _explain(options: argparse.Namespace, console: Console) -> int:
 
 def _command_of(options: argparse.Namespace) -> str:
     """Gives the command line that explains the case again."""
-    words = ["python", "-m", "oracle", "replay", str(options.case)]
-    named = {"model": options.model, "engine": options.engine, "python": options.python}
-    for name, value in {**named, "command": options.engine_command}.items():
-        words += [] if value is None else [f"--{name}", str(value)]
-    return shlex.join([*words, "--explain"])
+    model = [] if options.model is None else ["--model", str(options.model)]
+    return shlex.join(
+        ["python", "-m", "oracle", "replay", str(options.case), *model, *words_of_engine(options), "--explain"]
+    )
 
 
 def _replay_symbolic(scenario: Scenario, console: Console) -> int:

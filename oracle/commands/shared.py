@@ -87,3 +87,9 @@ def chosen(kind: str, text: str, choices: tuple[str, ...]) -> tuple[str, ...]:
             message = f"{kind} {name!r} is unknown; choose among {', '.join(choices)}"
             raise OracleError(message, name=name)
     return names
+
+
+def words_of_engine(options: argparse.Namespace) -> list[str]:
+    """Gives the options that name the same engine in the dock again, as words of a command line."""
+    pairs = (("--engine", options.engine), ("--python", options.python), ("--command", options.engine_command))
+    return [word for name, value in pairs if value is not None for word in (name, str(value))]

@@ -143,13 +143,9 @@ class Dock:
         declaration = self.report.declaration
         family = None
         if self._settings.folder is None and construction.family:
-            family = self._spec(construction.family)
+            family = FamilySpec.for_engine(construction.family, declaration.head_dims)
         name = f"{declaration.name} {declaration.version}".strip()
         return EngineScenario((), construction.knobs, family, engine=name)
-
-    def _spec(self, family: str) -> FamilySpec:
-        head_dims = self.report.declaration.head_dims
-        return FamilySpec.with_head(family, head_dims[0]) if head_dims else FamilySpec(family)
 
     def _try_one(self, construction: Construction, history: History, seed: int) -> tuple[EngineRequest, ...] | None:
         """Draws one run and judges it; gives its requests, or None where the engine was not opened like that."""

@@ -77,7 +77,7 @@ def _simpler(scenario: EngineScenario, declaration: EngineDeclaration) -> Iterat
 def _simpler_families(family: FamilySpec, declaration: EngineDeclaration) -> Iterator[FamilySpec]:
     for name in dict.fromkeys((declaration.families[0], family_of(family.family))):
         if name != family.family:
-            yield FamilySpec.with_head(name, declaration.head_dims[0]) if declaration.head_dims else FamilySpec(name)
+            yield FamilySpec.for_engine(name, declaration.head_dims)
 
 
 def _simpler_requests(request: EngineRequest, declaration: EngineDeclaration) -> Iterator[EngineRequest]:

@@ -1,6 +1,6 @@
 """What an engine says of itself: what it claims, what it takes, what it shows, and where it does not work."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -174,10 +174,7 @@ class EngineDeclaration:
         Raises:
             OracleError: The engine has no such setting.
         """
-        for name in knobs:
-            if name not in self.knobs:
-                message = f"{self.name} has no setting {name!r}; it has {', '.join(self.knobs) or 'none'}"
-                raise OracleError(message, name=name)
+        self._require(knobs, self.knobs, "has", "setting")
         return replace(self, knobs={**self.knobs, **{name: [value] for name, value in knobs.items()}})
 
     def limited_to(self, parameters: Mapping[str, Any]) -> "EngineDeclaration":
@@ -189,16 +186,19 @@ class EngineDeclaration:
         Raises:
             OracleError: The engine does not take one.
         """
-        for name in parameters:
-            if name not in self.parameters:
-                message = f"{self.name} takes no parameter {name!r}; it takes {', '.join(self.parameters) or 'none'}"
-                raise OracleError(message, name=name)
+        self._require(parameters, self.parameters, "takes", "parameter")
         values = {name: [value] for name, value in parameters.items() if value is not None}
         return replace(
             self,
             parameters=tuple(name for name in self.parameters if name in parameters),
             parameter_values={**self.parameter_values, **values},
         )
+
+    def _require(self, names: Collection[str], known: Collection[str], verb: str, kind: str) -> None:
+        for name in names:
+            if name not in known:
+                message = f"{self.name} {verb} no {kind} {name!r}; it {verb} {', '.join(known) or 'none'}"
+                raise OracleError(message, name=name)
 
     def check(self) -> None:
         """Checks that every word is one that the harness knows, and that every knob has a value.

@@ -42,12 +42,23 @@ def num_comparable(row: RowRecord, lone: LonePass) -> int:
     return max(0, num_shared(row.token_ids, lone.token_ids) - row.start)
 
 
-def first_off(own: Tensor, theirs: Tensor, bound: float) -> tuple[int | None, float]:
-    """Gives the first row that is further off than permitted, and the largest difference of all."""
+def differences(own: Tensor, theirs: Tensor) -> Tensor:
+    """Gives by how much each row is off, in float64."""
     if not len(own):
-        return None, 0.0
+        return torch.zeros(0, dtype=torch.float64)
     one, other = (side.reshape(len(own), -1).to(torch.float64) for side in (own, theirs))
-    difference = (one - other).abs().amax(dim=1)
+    return (one - other).abs().amax(dim=1)
+
+
+def first_off(difference: Tensor, bound: float) -> tuple[int | None, float]:
+    """Gives the first row that is further off than permitted, and the largest difference of all.
+
+    Args:
+        difference: Of each row, as `differences` gives it.
+        bound: What is permitted.
+    """
+    if not len(difference):
+        return None, 0.0
     is_off = ~(difference <= bound)
     if not bool(is_off.any()):
         return None, float(difference.max())

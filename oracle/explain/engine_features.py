@@ -45,7 +45,7 @@ def engine_switches(
         found.append(Switch(f"{KNOB}{name}", f"{name} is {simplest!r}", _knob(name, simplest)))
     if declaration.families:
         first = declaration.families[0]
-        found.append(Switch(FAMILY, f"the model is a {first}", _family(first)))
+        found.append(Switch(FAMILY, f"the model is a {first}", _family(first, declaration.head_dims)))
     return found
 
 
@@ -72,9 +72,6 @@ def _knob(name: str, simplest: Any) -> Callable[[EngineScenario], EngineScenario
     return lambda own: replace(own, knobs={**own.knobs, name: simplest})
 
 
-def _family(name: str) -> Callable[[EngineScenario], EngineScenario]:
-    def off(own: EngineScenario) -> EngineScenario:
-        family = own.family
-        return own if family is None else replace(own, family=FamilySpec(name, head_dim=family.head_dim))
-
-    return off
+def _family(name: str, head_dims: tuple[int, ...]) -> Callable[[EngineScenario], EngineScenario]:
+    usual = FamilySpec.for_engine(name, head_dims)
+    return lambda own: own if own.family is None else replace(own, family=usual)

@@ -7,7 +7,16 @@ import torch
 
 from oracle.explain.block_history import COPIED, FOUND_AND_COPIED, SWAPPED_IN
 from oracle.explain.clues import FirstOperation, FirstRead, Place
-from oracle.explain.comparing import KEYS, VALUES, first_off, layer_of, num_comparable, num_shared, shown_name
+from oracle.explain.comparing import (
+    KEYS,
+    VALUES,
+    differences,
+    first_off,
+    layer_of,
+    num_comparable,
+    num_shared,
+    shown_name,
+)
 from oracle.explain.lone_pass import LonePass, LonePasses
 from oracle.explain.recording import LayerReads, RowRecord, StepRecord
 from oracle.explain.sources import CACHE_BY_MODE, RUNNER, sources_of_module
@@ -93,7 +102,7 @@ class ForwardSigns:
         num = min(num_shared(row.token_ids, lone.token_ids), row.end)
         for part, own, name in (("key", reads.keys, f"{path}.{KEYS}"), ("value", reads.values, f"{path}.{VALUES}")):
             theirs = lone.activations[name].reshape(-1, *own.shape[1:])[:num]
-            position, largest = first_off(own[:num], theirs, lone.bounds[name])
+            position, largest = first_off(differences(own[:num], theirs), lone.bounds[name])
             is_own = position is not None and position >= row.start
             if position is not None and not (is_own and self._is_off(row, name, position, lone)):
                 yield self._misread(row, rank, Place(row.step, row.request, row.sample, position, layer), part, largest)
@@ -109,7 +118,7 @@ class ForwardSigns:
         """Tells whether what a row itself computed at a position is off, so that it was written off."""
         at = position - row.start
         own, theirs = row.activations[name][at : at + 1], lone.activations[name][position : position + 1]
-        return first_off(own, theirs, lone.bounds[name])[0] is not None
+        return first_off(differences(own, theirs), lone.bounds[name])[0] is not None
 
     def _misread(self, row: RowRecord, rank: int, place: Place, part: str, largest: float) -> Suspicion:
         position = place.position or 0
@@ -132,7 +141,7 @@ class ForwardSigns:
         own, start = row.activations[name], row.end - len(row.activations[name])
         stop = max(start, num_comparable(row, lone) + row.start)
         theirs = lone.activations[name][start:stop]
-        offset, largest = first_off(own[: len(theirs)], theirs, lone.bounds[name])
+        offset, largest = first_off(differences(own[: len(theirs)], theirs), lone.bounds[name])
         if offset is None:
             return
         place = Place(row.step, row.request, row.sample, start + offset, layer_of(name))

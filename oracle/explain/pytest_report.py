@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ from oracle.contract.outcome import EngineReport
 from oracle.contract.pytest_support import EngineContract
 from oracle.contract.scenario import EngineScenario
 from oracle.contract.session import EngineSession
+from oracle.contract.watched import WatchedEngine
 from oracle.engines.adapter import EngineAdapter
 from oracle.engines.opening import open_engine
 from oracle.errors import OracleError
@@ -73,11 +75,9 @@ def _explain(
     if isinstance(scenario, Scenario):
         return explain_scenario(scenario, command=command)
     name = option("--oracle-engine")
-    engine = engine_in(frames) or open_engine(name, python=option("--oracle-python"))
-    try:
+    engine = WatchedEngine(engine_in(frames) or open_engine(name, python=option("--oracle-python")))
+    with closing(engine):
         return explain_engine(scenario, EngineSession(engine, engine.declare()), command=f"{command} --engine {name}")
-    finally:
-        engine.close()
 
 
 def locals_of(traceback: TracebackType | None) -> Iterator[Locals]:

@@ -1,10 +1,9 @@
 """Which key or value was computed otherwise first, and how far is each layer off at each position?"""
 
-import torch
 from torch import Tensor
 
 from oracle.explain.clues import FirstWrite, Place
-from oracle.explain.comparing import KEYS, VALUES, first_off, layer_of, num_comparable
+from oracle.explain.comparing import KEYS, VALUES, differences, first_off, layer_of, num_comparable
 from oracle.explain.course import HeatMap
 from oracle.explain.lone_pass import LonePasses
 from oracle.explain.recording import RowRecord
@@ -37,11 +36,13 @@ class Writes:
                 continue
             start = row.end - len(own)
             theirs = lone.activations[name][start : max(start, row.start + num_comparable(row, lone))]
+            difference = differences(own[: len(theirs)], theirs)
             if is_row:
-                cells = heat.setdefault(name, [None] * len(lone.token_ids))
-                _warm(cells, start, own[: len(theirs)], theirs)
-            offset, largest = first_off(own[: len(theirs)], theirs, lone.bounds[name])
-            if is_write and offset is not None and self.first is None:
+                _warm(heat.setdefault(name, [None] * len(lone.token_ids)), start, difference)
+            if not is_write or self.first is not None:
+                continue
+            offset, largest = first_off(difference, lone.bounds[name])
+            if offset is not None:
                 place = Place(row.step, row.request, row.sample, start + offset, layer)
                 part = "key" if name.endswith(KEYS) else "value"
                 self.first = FirstWrite(place, part, largest, lone.bounds[name], None)
@@ -61,12 +62,9 @@ class Writes:
         )
 
 
-def _warm(cells: list[float | None], start: int, own: Tensor, theirs: Tensor) -> None:
+def _warm(cells: list[float | None], start: int, difference: Tensor) -> None:
     """Takes in how far each position is off."""
-    if not len(own):
-        return
-    one, other = (side.reshape(len(own), -1).to(torch.float64) for side in (own, theirs))
-    for place, value in enumerate((one - other).abs().amax(dim=1).tolist(), start):
+    for place, value in enumerate(difference.tolist(), start):
         old = cells[place]
         new = -1.0 if value != value or value == float("inf") else value  # noqa: PLR0124 - only NaN differs from itself
         cells[place] = new if old is None or new == -1.0 else max(old, new)

@@ -15,6 +15,6 @@ def test_script_names_the_files_of_planted_bugs(capsys):
     assert "sits in refinfer/scheduler/queues.py" in text
 
 
-def test_place_is_where_the_bug_is_planted_and_where_what_it_replaces_stands():
+def test_places_are_those_that_the_fault_tells_of_itself():
     assert places_of(FAULTS["stop_token_ids_ignored"]) == {"refinfer/engine/core.py", "refinfer/sampling/stopping.py"}
     assert callable(is_named)

@@ -29,3 +29,12 @@ def test_each_switch_turns_off_one_feature():
 def test_parameters_that_mean_nothing_without_a_draw_go_with_temperature():
     assert without("sampling: temperature").requests[0].parameters == {}
     assert without("sampling: top_k").requests[0].parameters == {"temperature": 1.0}
+
+
+def test_turned_off_family_is_the_shape_that_the_engine_was_opened_with():
+    """The first family has to be made with the width of head, and of model, that the engine takes."""
+    declaration = EngineDeclaration("made up", families=("llama", "qwen2"), head_dims=(64, 32))
+    (switch,) = [switch for switch in engine_switches(SCENARIO, "r1", declaration) if switch.name == "model family"]
+    family = switch.off(SCENARIO).family
+    assert family == FamilySpec.for_engine("llama", (64, 32))
+    assert family.head_dim == 64

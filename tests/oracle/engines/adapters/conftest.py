@@ -6,11 +6,15 @@ import sys
 import threading
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+
+from oracle.engines.environments import python_of
+from oracle.errors import EngineUnavailable
 
 VOCAB_SIZE = 40
 EOS_TOKEN_ID = 3
@@ -285,3 +289,16 @@ def serve_toy():
         server.shutdown()
         server.server_close()
         thread.join(timeout=10)
+
+
+@pytest.fixture
+def installed_python():
+    """Gives the Python of an engine's environment, and skips the test where the engine is not installed."""
+
+    def python_or_skip(engine: str) -> Path:
+        try:
+            return python_of(engine)
+        except EngineUnavailable as error:
+            pytest.skip(str(error))
+
+    return python_or_skip

@@ -9,10 +9,8 @@ from transformers import LlamaForCausalLM
 
 from oracle.checkpoints import CheckpointSpec, write_checkpoint
 from oracle.engines.adapter import EngineAdapter, Refused
-from oracle.engines.environments import python_of
 from oracle.engines.messages import EngineRequest
 from oracle.engines.process import ProcessEngine
-from oracle.errors import EngineUnavailable
 
 pytestmark = pytest.mark.without_shape_checks  # which cannot tell classes of a module that is imported twice
 
@@ -224,11 +222,8 @@ def test_close_lets_go_of_the_context(opened):
     ],
     ids=["plain", "llama3", "biases", "tied"],
 )
-def test_engine_matches_reference_logits(tmp_path, spec):
-    try:
-        python = python_of("llama-cpp")
-    except EngineUnavailable as error:
-        pytest.skip(str(error))
+def test_engine_matches_reference_logits(installed_python, tmp_path, spec):
+    python = installed_python("llama-cpp")
     folder = write_checkpoint(spec, tmp_path / "checkpoint")
     engine = ProcessEngine.of_python(f"{PREFIX}.llama_cpp:LlamaCppAdapter", str(python), timeout=120.0)
     try:

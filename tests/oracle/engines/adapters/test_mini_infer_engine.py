@@ -8,10 +8,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from oracle.engines.adapter import EngineAdapter, Refused
-from oracle.engines.environments import EnvironmentState, environment_state, python_of
 from oracle.engines.messages import EngineRequest
 from oracle.engines.process import ProcessEngine
-from oracle.engines.registry import find_recipe
 from oracle.families import FamilySpec, cached_family_checkpoint
 
 ADAPTER = "oracle.engines.adapters.mini_infer_engine"
@@ -174,12 +172,8 @@ def test_run_refuses_to_run_nothing(adapter_module):
         adapter_module.MiniInferAdapter().run(requests_of((3,)))
 
 
-@pytest.mark.skipif(
-    environment_state(find_recipe("mini-infer")) is not EnvironmentState.WHOLE,
-    reason="mini-infer is not installed; `python -m oracle engines install mini-infer` does it",
-)
-def test_mini_infer_itself_gives_greedy_tokens_of_one_request():
-    engine = ProcessEngine.of_python(f"{ADAPTER}:MiniInferAdapter", str(python_of("mini-infer")))
+def test_mini_infer_itself_gives_greedy_tokens_of_one_request(installed_python):
+    engine = ProcessEngine.of_python(f"{ADAPTER}:MiniInferAdapter", str(installed_python("mini-infer")))
     try:
         knobs = {name: values[0] for name, values in engine.declare().knobs.items()}
         engine.open(str(cached_family_checkpoint(FamilySpec("qwen2"))), knobs)

@@ -11,10 +11,8 @@ from transformers import LlamaForCausalLM
 
 from oracle.checkpoints import CheckpointSpec, write_checkpoint
 from oracle.engines.adapter import EngineAdapter, Refused
-from oracle.engines.environments import python_of
 from oracle.engines.messages import EngineRequest
 from oracle.engines.process import ProcessEngine
-from oracle.errors import EngineUnavailable
 
 pytestmark = pytest.mark.without_shape_checks  # which cannot tell classes of a module that is imported twice
 
@@ -197,11 +195,8 @@ def test_close_takes_what_was_written_away(make, checkpoint):
     ],
     ids=["plain", "prompt lookup", "draft"],
 )
-def test_engine_matches_reference_greedy_tokens(tmp_path, attribute, knobs):
-    try:
-        python = python_of("openvino-genai")
-    except EngineUnavailable as error:
-        pytest.skip(str(error))
+def test_engine_matches_reference_greedy_tokens(installed_python, tmp_path, attribute, knobs):
+    python = installed_python("openvino-genai")
     folder = write_checkpoint(CheckpointSpec(num_kv_heads=1, eos_token_ids=(1,)), tmp_path / "checkpoint")
     engine = ProcessEngine.of_python(f"{MODULE}:{attribute}", str(python), timeout=120.0)
     try:

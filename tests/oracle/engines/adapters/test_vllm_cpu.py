@@ -11,11 +11,9 @@ import pytest
 
 from oracle.checkpoints import CheckpointSpec, write_checkpoint
 from oracle.engines.adapter import EngineAdapter, Refused
-from oracle.engines.environments import python_of
 from oracle.engines.messages import EngineRequest
 from oracle.engines.process import ProcessEngine
 from oracle.engines.registry import find_recipe
-from oracle.errors import EngineUnavailable
 
 ADAPTER = "oracle.engines.adapters.vllm_cpu"
 FIRST_TOKEN = 100
@@ -333,13 +331,10 @@ def test_kernels_are_put_in_place_once_only(adapter):
     Platform.register_triton_kernel_overrides()
 
 
-def test_vllm_itself_answers_over_the_process(tmp_path):
+def test_vllm_itself_answers_over_the_process(installed_python, tmp_path):
     """Skipped where vLLM is not installed; one engine is opened, for half a minute."""
     recipe = find_recipe("vllm")
-    try:
-        python = python_of("vllm")
-    except EngineUnavailable as error:
-        pytest.skip(str(error))
+    python = installed_python("vllm")
     folder = write_checkpoint(CheckpointSpec(head_dim=32, eos_token_ids=(1,)), tmp_path)
     engine = ProcessEngine.of_python(recipe.target, str(python), environment=recipe.environment)
     try:
