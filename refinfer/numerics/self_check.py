@@ -37,6 +37,14 @@ _NUM_ROWS = 300
 _COMPANIES = (1, 2, 3, 17, 64, 255, 33, 8, 5, 16, 128, 100)
 """Sizes of company that are tried, those most likely to differ first."""
 
+_HALF_PRECISION = (torch.bfloat16, torch.float16)
+
+_MAX_STARTS = 32
+"""Places at which a small company is tried: what a few rows hide, others show."""
+
+_MAX_CANCELLED = 64
+"""Rows of a weight to which probing rows are made orthogonal; finding such rows costs its square."""
+
 _MAX_MULTIPLICATIONS = 2 * 10**10
 """Of one probed product, about a second of one core; sizes that would take more are left out from the end."""
 
@@ -61,7 +69,7 @@ def product_maker(weight: Weight, bias: Bias | None) -> ProductMaker:
     makers: list[partial[Any]] = [partial(TiledProduct)]
     if PackedProduct.is_available(weight.dtype):
         makers[:0] = [partial(PackedProduct, pads_single_row=pads) for pads in (False, True)]
-    elif weight.dtype in (torch.bfloat16, torch.float16):
+    elif weight.dtype in _HALF_PRECISION:
         # Where a processor has no instructions for half precision, the library multiplies row by row.
         makers.insert(0, partial(PlainProduct, max_rows=MAX_PROBED_ROWS))
     size = None
@@ -70,13 +78,33 @@ def product_maker(weight: Weight, bias: Bias | None) -> ProductMaker:
         attempt = (repr(make), multiply, weight.shape, bias is None, weight.dtype, torch.get_num_threads())
         if attempt in _passed:
             return make
-        inputs = _drawn(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
-        size = depends_on_company(make(weight, bias), inputs, weight.numel())
+        product, size = make(weight, bias), None
+        for inputs in _probes(weight, bias):
+            size = size or depends_on_company(product, inputs, weight.numel())
         if size is None:
             _passed.add(attempt)
             return make
     operation = f"the product by a weight of {tuple(weight.shape)}"
     raise _broken(operation, weight.dtype, size)
+
+
+def _probes(weight: Weight, bias: Bias | None) -> list[Tensor]:
+    """Gives the rows on which a product is tried.
+
+    In half precision drawn rows alone show next to nothing. What is added up in another order differs by about
+    2**-24 of the terms, and goes under when sums as large as their terms are rounded to 8 or 11 bits. So there are
+    rows as well for which many sums come to nearly nothing, bias included: orthogonal to some rows of the weight but
+    for their own rounding.
+    """
+    drawn = _drawn(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
+    if weight.dtype not in _HALF_PRECISION:
+        return [drawn]
+    num_cancelled = min(weight.shape[0], weight.shape[1] // 2, _MAX_CANCELLED)
+    some = weight[:num_cancelled].to(torch.float64)
+    shift = 0.0 if bias is None else bias[:num_cancelled].to(torch.float64)
+    rows = drawn.to(torch.float64)
+    cancelling = rows - (rows @ some.T + shift) @ torch.linalg.pinv(some).T
+    return [drawn, cancelling.to(weight.dtype)]
 
 
 def depends_on_company(function: RowFunction, inputs: Tensor, multiplications_per_row: int = 1) -> int | None:
@@ -90,8 +118,9 @@ def depends_on_company(function: RowFunction, inputs: Tensor, multiplications_pe
     together = function(inputs)
     num_left = _MAX_MULTIPLICATIONS // multiplications_per_row
     for num_tried, size in enumerate(_COMPANIES):
-        starts = (0,) if 2 * size > len(inputs) else (0, len(inputs) - size)
-        num_left -= len(starts) * size
+        num_starts = 1 if 2 * size > len(inputs) else max(2, min(_MAX_STARTS, len(inputs) // size))
+        starts = [start * (len(inputs) - size) // max(1, num_starts - 1) for start in range(num_starts)]
+        num_left -= num_starts * size
         if size >= len(inputs) or (num_left < 0 and num_tried >= _MIN_COMPANIES):
             continue
         for start in starts:

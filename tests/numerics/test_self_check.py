@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.nn import functional
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
 from refinfer import load_model
@@ -218,6 +219,26 @@ def test_product_maker_takes_tiles_where_nothing_cheaper_keeps_the_promise(plant
     assert kind is TiledProduct or (kind is PlainProduct and dtype != torch.float64)
     plant(PlainProduct)
     assert made(product_maker(weight, None)) == (TiledProduct, {})
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("shape", [(24, 64), (64, 48), (16, 48), (48, 64)], ids=str)
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_another_order_of_adding_up_is_seen_in_half_precision(monkeypatch, dtype, shape, has_bias):
+    """Processors with instructions for bfloat16 multiply a row that comes alone in another order of its columns."""
+
+    def lone_row_in_halves(product, inputs):
+        weight, bias = product._weight.float(), product._bias
+        parts = [slice(0, None, 2), slice(1, None, 2)] if len(inputs) == 1 else [slice(None)]
+        sums = sum(functional.linear(inputs[:, part].float(), weight[:, part]) for part in parts)
+        return (sums if bias is None else sums + bias.float()).to(inputs.dtype)
+
+    monkeypatch.setattr("refinfer.numerics.self_check._passed", set())
+    monkeypatch.setattr(PlainProduct, "__call__", lone_row_in_halves)
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(shape, generator=generator).mul_(0.2).to(dtype)
+    bias = torch.randn(shape[0], generator=generator).to(dtype) if has_bias else None
+    assert made(product_maker(weight, bias)) == (TiledProduct, {})
 
 
 def test_product_maker_tries_nothing_twice(monkeypatch):
