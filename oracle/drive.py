@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from oracle.errors import InvariantViolation, OutcomeMismatch
+from oracle.errors import InvariantViolation, OutcomeMismatch, TextMismatch
 from oracle.lone_answer import SampleRun
 from oracle.scenario import Scenario
 from oracle.scripted_scheduler import ScriptedScheduler
@@ -81,7 +81,8 @@ class Drive:
         """Runs every request to its end.
 
         Raises:
-            OutcomeMismatch: Requests go on without an end, or text that was shown is taken back.
+            OutcomeMismatch: Requests go on without an end.
+            TextMismatch: Text that was shown is taken back.
             InvariantViolation: Something is still held when all have ended.
         """
         num_tokens = sum(
@@ -130,7 +131,7 @@ class Drive:
         shown = driven.texts[index]
         if text is not None and shown is not None and not text.startswith(shown):
             message = f"request {driven.request.request_id}, sample {index}: {shown!r} was shown, and became {text!r}"
-            raise OutcomeMismatch(message, shown=shown, text=text)
+            raise TextMismatch(message, shown=shown, text=text)
         driven.texts[index] = text
 
 

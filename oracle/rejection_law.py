@@ -9,6 +9,9 @@ from refinfer.speculative import verifier
 LAW_BOUND = 1e-12
 """Sums of a few float64 products, each of which is right to some 1e-16."""
 
+SOURCES_OF_LAW = ("refinfer/speculative/verifier.py",)
+"""Where everything stands that the law asks, so that whatever breaks it sits there."""
+
 _MAX_VOCAB_SIZE = 8
 
 

@@ -90,10 +90,19 @@ def drawn(weights: list[tuple[int, float]], uniform: float) -> int | None:
 
 
 def effects_of(spec: RequestSpec, request: Request, run: SampleRun, eos_token_ids: frozenset[int]) -> set[str]:
-    """Gives the parameters that changed a token of a sample, after holding every token to plain sampling.
+    """Gives the parameters that had an effect on a sample, after holding it to all of them.
 
     Raises:
         OutcomeMismatch: A token is not the one that the parameters demand, or what was asked for did not come.
+    """
+    return token_effects(spec, request, run, eos_token_ids) | other_effects(spec, run)
+
+
+def token_effects(spec: RequestSpec, request: Request, run: SampleRun, eos_token_ids: frozenset[int]) -> set[str]:
+    """Gives the parameters that changed a token of a sample, after holding every token to plain sampling.
+
+    Raises:
+        OutcomeMismatch: A token is not the one that the parameters demand.
     """
     seen = set()
     masked = eos_token_ids | set(spec.sampling.stop_token_ids)
@@ -113,7 +122,7 @@ def effects_of(spec: RequestSpec, request: Request, run: SampleRun, eos_token_id
             without = replace(spec.sampling, **{name: getattr(_GREEDY, name)})
             if name not in seen and drawn(plain_token(logits, without, request, output, masked), uniform) != token_id:
                 seen.add(name)
-    return seen | _other_effects(spec, run)
+    return seen
 
 
 _GREEDY = SamplingSpec()
@@ -136,8 +145,12 @@ def observed_effects(scenario: Scenario, drive: Drive, eos_token_ids: frozenset[
         raise CheckFailed(str(error)) from error
 
 
-def _other_effects(spec: RequestSpec, run: SampleRun) -> set[str]:
-    """Holds what a sample gave to the parameters that change no token."""
+def other_effects(spec: RequestSpec, run: SampleRun) -> set[str]:
+    """Gives the parameters that change no token and had their effect, after holding what a sample gave to them.
+
+    Raises:
+        OutcomeMismatch: What was asked for did not come, or came with other values.
+    """
     output, sampling = run.output, spec.sampling
     check_logprobs(output.logprobs, run.logits, sampling.logprobs, output.token_ids)
     num_prompt = None if run.prompt_logprobs is None else len(run.prompt_logprobs)

@@ -9,6 +9,12 @@ from oracle.lone_answer import SampleRun
 from refinfer.sampling import SamplingParams
 from refinfer.tokenizer import Tokenizer
 
+FIELDS = ("token_ids", "logprobs", "cumulative_logprob", "text", "finish_reason", "stop_reason", "prompt_logprobs")
+"""All that a sample gives and that nothing around it may change."""
+
+_FIELDS_BEGUN = ("token_ids", "logprobs", "prompt_logprobs")
+"""Those that grow with the tokens, of which an aborted sample has a beginning."""
+
 
 def compare_request(
     driven: DrivenRequest, expected: Sequence[SampleRun], tokenizer: Tokenizer | None, what: str
@@ -34,15 +40,31 @@ def compare_sample(own: SampleRun, expected: SampleRun, what: str) -> None:
     Raises:
         OutcomeMismatch: Something differs.
     """
+    compare_fields(own, expected, FIELDS, what)
+
+
+def compare_fields(own: SampleRun, expected: SampleRun, names: Sequence[str], what: str) -> None:
+    """Holds some of what a sample gave to what it gives alone; of an aborted one a beginning, where it has one.
+
+    Args:
+        own: What it gave.
+        expected: What it gives alone.
+        names: Which fields, of `FIELDS`.
+        what: How messages name the sample.
+
+    Raises:
+        OutcomeMismatch: One differs.
+    """
     is_aborted = own.output.finish_reason == "abort"
-    if is_aborted:
-        _check_beginning(own.output.token_ids, expected.output.token_ids, f"{what}, aborted: tokens")
-        _check_beginning(own.output.logprobs, expected.output.logprobs, f"{what}, aborted: logprobs")
-        _check_beginning(own.prompt_logprobs, expected.prompt_logprobs, f"{what}, aborted: prompt_logprobs")
-        return
-    for name in ("token_ids", "logprobs", "cumulative_logprob", "text", "finish_reason", "stop_reason"):
-        _check_equal(getattr(own.output, name), getattr(expected.output, name), f"{what}: {name}")
-    _check_equal(own.prompt_logprobs, expected.prompt_logprobs, f"{what}: prompt_logprobs")
+    for name in names:
+        if not is_aborted:
+            _check_equal(_field(own, name), _field(expected, name), f"{what}: {name}")
+        elif name in _FIELDS_BEGUN:
+            _check_beginning(_field(own, name), _field(expected, name), f"{what}, aborted: {name}")
+
+
+def _field(run: SampleRun, name: str) -> Any:
+    return run.prompt_logprobs if name == "prompt_logprobs" else getattr(run.output, name)
 
 
 def check_whole_text(own: SampleRun, tokenizer: Tokenizer | None, what: str) -> None:

@@ -57,12 +57,22 @@ def run_symbolic(scenario: Scenario, mode: str, expected: Sequence[Sequence[Samp
     drive = Drive(symbolic_core(scenario, mode, expected), scenario, requests_of(scenario))
     with errors_as_failures(mode):
         drive.run()
-        check_written(drive.core.runner.written)  # type: ignore[attr-defined]  # a symbolic runner has it
-        check_published(drive)
-        check_guesses(drive)
-        for place, (driven, alone) in enumerate(zip(drive.driven, expected, strict=True)):
-            compare_request(driven, alone, SYMBOLIC_TOKENIZER, f"{mode}, request {place}")
+        check_run(drive, expected, mode)
     return drive
+
+
+def check_run(drive: Drive, expected: Sequence[Sequence[SampleRun]], mode: str) -> None:
+    """Holds a run that has ended to its requests alone, and every value that was kept to its tokens.
+
+    Raises:
+        OutcomeMismatch: A request gave something else than alone.
+        InvariantViolation: What was kept, or could be found by a later request, belongs to other tokens.
+    """
+    check_written(drive.core.runner.written)  # type: ignore[attr-defined]  # a symbolic runner has it
+    check_published(drive)
+    check_guesses(drive)
+    for place, (driven, alone) in enumerate(zip(drive.driven, expected, strict=True)):
+        compare_request(driven, alone, SYMBOLIC_TOKENIZER, f"{mode}, request {place}")
 
 
 @contextmanager

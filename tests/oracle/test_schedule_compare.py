@@ -34,7 +34,7 @@ def test_a_difference_is_seen(name):
 def test_an_aborted_sample_is_a_beginning():
     begun = replace(OUTPUT, token_ids=[0], logprobs=(OUTPUT.logprobs or [])[:1], text="a", finish_reason="abort")
     compare_sample(SampleRun(begun, [None], ()), RUN, "what")
-    with pytest.raises(OutcomeMismatch, match="tokens"):
+    with pytest.raises(OutcomeMismatch, match="token_ids"):
         compare_sample(SampleRun(replace(begun, token_ids=[1]), [None], ()), RUN, "what")
 
 
