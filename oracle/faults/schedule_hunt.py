@@ -1,6 +1,6 @@
 """Plants a fault, runs schedules on it, and tells which one caught it: answers, or the state between two steps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from oracle.choosers import RandomChooser
@@ -14,7 +14,7 @@ from oracle.scenario import Scenario
 from oracle.schedule_core import requests_of, symbolic_core
 from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
-from oracle.symbolic import EOS_TOKEN_IDS
+from oracle.symbolic import EOS_TOKEN_IDS, VOCAB_SIZE
 from oracle.symbolic_check import errors_as_failures, run_symbolic, symbolic_answers
 from refinfer.scheduler import SchedulerOutput
 
@@ -112,7 +112,7 @@ def run_watched(scenario: Scenario) -> Drive:
     Raises:
         CheckFailed: Something does not hold, or the engine raised an error.
     """
-    plain = replace(scenario, script=(), is_symbolic=True, checkpoint=None)
+    plain = _on_symbolic_model(replace(scenario, script=()))
     expected = None if plain.engine.speculative is None else symbolic_answers(plain)
     drive = Drive(symbolic_core(plain, "paged", expected), plain, requests_of(plain))
     core = drive.core
@@ -128,3 +128,22 @@ def run_watched(scenario: Scenario) -> Drive:
     with errors_as_failures("paged"):
         drive.run()
     return drive
+
+
+def _on_symbolic_model(scenario: Scenario) -> Scenario:
+    """Gives the same schedule for the symbolic model, in whose small vocabulary ids of a larger one are folded."""
+
+    def folded(token_ids: Iterable[int]) -> tuple[int, ...]:
+        return tuple(token_id % VOCAB_SIZE for token_id in token_ids)
+
+    requests = []
+    for request in scenario.requests:
+        own = request.sampling
+        ids, biases = zip(*own.logit_bias, strict=True) if own.logit_bias else ((), ())
+        sampling = replace(
+            own,
+            stop_token_ids=folded(own.stop_token_ids),
+            logit_bias=tuple(zip(folded(ids), biases, strict=True)),
+        )
+        requests.append(replace(request, prompt_token_ids=folded(request.prompt_token_ids), sampling=sampling))
+    return replace(scenario, requests=tuple(requests), is_symbolic=True, checkpoint=None)

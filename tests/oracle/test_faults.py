@@ -21,6 +21,7 @@ from oracle.faults.registry import Replacement, one_replacement
 from oracle.faults.schedule_hunt import hunt_law, hunt_schedules, run_watched
 from oracle.properties import PROPERTIES, observe
 from oracle.rejection_law import check_rejection_law
+from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
 from oracle.strategies import scenarios
 from oracle.subjects import MODES
@@ -117,6 +118,13 @@ def test_fault_that_is_none_raises_no_alarm_in_schedules(name):
     num_schedules = 3 if NO_OP_FAULTS[name].area is Area.PAGED else 20
     with pytest.raises(FaultNotCaught, match=f"passed {num_schedules} schedules unseen"):
         hunt_schedules(NO_OP_FAULTS[name], num_schedules=num_schedules)
+
+
+def test_state_of_a_case_for_a_model_is_watched_too():
+    """Its token ids are those of a larger vocabulary, and a penalty looks up each of them."""
+    sampling = SamplingSpec(repetition_penalty=1.5, logit_bias=((90, 1.0), (74, 2.0)), stop_token_ids=(81,))
+    requests = (RequestSpec((95, 17, 3), max_tokens=4, sampling=sampling), RequestSpec((60,), max_tokens=2))
+    assert run_watched(Scenario(requests)).num_steps > 0
 
 
 @pytest.mark.parametrize("name", tried(LAW_FAULTS))
