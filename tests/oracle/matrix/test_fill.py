@@ -1,0 +1,59 @@
+import pytest
+
+from oracle.faults import FAULTS, NO_OP_FAULTS
+from oracle.matrix.fill import MatrixSettings, fill_row
+
+pytestmark = pytest.mark.without_shape_checks
+
+SETTINGS = MatrixSettings.of_cases(3, max_seconds=20.0)
+
+
+def test_row_tells_what_saw_a_fault_and_where_it_sits():
+    fault = FAULTS["outputs_lost_on_preemption"]
+    row = fill_row(fault, SETTINGS)
+    assert row.first is not None
+    assert row.first.seconds >= row.kills["symbolic"].seconds > 0.0
+    assert (row.needs, row.expected) == (fault.needs, fault.seen_by)
+    assert row.case is not None
+    assert row.size is not None
+    assert row.size[0] <= 3
+    assert row.location is not None
+    assert row.location.is_right
+    assert "refinfer/scheduler/queues.py" in row.location.files
+
+
+def test_row_of_the_law_is_located_by_what_the_law_asks():
+    row = fill_row(FAULTS["whole_distribution_replaces"], MatrixSettings.of_cases(1, max_seconds=5.0))
+    assert row.kills.keys() == {"distribution"}
+    assert row.case is None
+    assert row.location is not None
+    assert row.location.files == ("refinfer/speculative/verifier.py",)
+
+
+def test_row_of_a_fault_that_is_none_is_empty():
+    name = next(iter(NO_OP_FAULTS))
+    row = fill_row(NO_OP_FAULTS[name], MatrixSettings.of_cases(1, patience=1))
+    assert (row.first, row.kills, row.location) == (None, {}, None)
+    assert row.examples == {
+        "symbolic schedules": 15,
+        "model schedules": 3,
+        "cases": 1,
+        "pairs of distributions": 2,
+    }
+
+
+def test_first_kill_ends_the_row_where_that_is_asked():
+    row = fill_row(FAULTS["norm_epsilon"], MatrixSettings.of_cases(3, stops_at_first=True))
+    assert row.first is not None
+    assert row.location is None
+    assert sum(row.examples.values()) < 15
+
+
+def test_patience_looks_at_more_where_nothing_was_seen():
+    name = next(iter(NO_OP_FAULTS))
+    settings = MatrixSettings(
+        num_examples=(("symbolic schedules", 4), ("model schedules", 1), ("cases", 1), ("pairs of distributions", 1)),
+        patience=3,
+    )
+    row = fill_row(NO_OP_FAULTS[name], settings)
+    assert row.examples["symbolic schedules"] == 12

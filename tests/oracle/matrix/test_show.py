@@ -1,0 +1,54 @@
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from oracle.matrix.kills import FaultRow, Kill, KillMatrix, Location
+from oracle.matrix.show import show_matrix, show_row
+from oracle.scenario import RequestSpec, Scenario
+
+KILL = Kill("cases", 7, 1.25, "seen")
+LOCATED = FaultRow(
+    "norm_epsilon",
+    "model",
+    expected=("greedy", "bitwise"),
+    first=KILL,
+    kills={"greedy": KILL},
+    rule_kills={"1e-3": KILL},
+    case=Scenario((RequestSpec((1, 2), max_tokens=2),)),
+    location=Location(("refinfer/model/norm.py",), "norm", 0.1, is_right=True),
+)
+UNSEEN = FaultRow("never_seen", "blocks", examples={"cases": 20, "model schedules": 60})
+
+
+def shown(show, *arguments, **options):
+    """What is printed on a narrow terminal."""
+    text = StringIO()
+    show(Console(file=text, width=80), *arguments, **options)
+    return text.getvalue()
+
+
+def test_row_names_each_way_with_its_examples():
+    assert shown(show_row, LOCATED) == (
+        "norm_epsilon (model): caught in 1.2 s by greedy 7; 1 requests, 4 tokens; located in refinfer/model/norm.py\n"
+    )
+
+
+@pytest.mark.parametrize(("is_none", "words"), [(False, "NOT CAUGHT"), (True, "no alarm")])
+def test_row_that_nothing_saw_tells_how_much_was_looked_at(is_none, words):
+    assert shown(show_row, UNSEEN, is_none=is_none) == f"never_seen (blocks): {words} in 20 cases, 60 model schedules\n"
+
+
+def test_matrix_is_shown_by_ways_and_in_figures():
+    lines = shown(show_matrix, KillMatrix((LOCATED, UNSEEN), {}, {})).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    cells = {line[2:33].strip(): line[33:].split() for line in lines if line.startswith("  ")}
+    assert cells["greedy"] == ["1", "1", "7", "·"]
+    assert cells["bitwise"] == ["0", "·", "·", "1"]
+    assert cells["usual rule: 1e-3"] == ["1", "7"]
+    assert "1 of 2 faults caught" in lines
+    assert "not caught: never_seen" in lines
+    assert "first kill after 1.25 s in the median, 1.2 s at most (norm_epsilon)" in lines
+    assert "1 of 1 shrunk cases within 3 requests and 12 tokens" in lines
+    assert "1 of 1 located" in lines
+    assert "the usual rules on the same cases: at most 1 (1e-3)" in lines

@@ -1,0 +1,60 @@
+from oracle.matrix.kills import FaultRow, Kill, Location
+from oracle.matrix.summary import summarise
+from oracle.scenario import RequestSpec, Scenario
+
+SMALL = Scenario((RequestSpec((1, 2), max_tokens=2),))
+LARGE = Scenario((RequestSpec((1,) * 9, max_tokens=4),))
+
+
+def kill(seconds):
+    """A kill after so many seconds."""
+    return Kill("cases", 1, seconds, "seen")
+
+
+ROWS = (
+    FaultRow(
+        "one",
+        "model",
+        expected=("greedy", "bitwise"),
+        first=kill(1.0),
+        kills={"greedy": kill(1.0)},
+        rule_kills={"1e-3": kill(2.0)},
+        case=SMALL,
+        location=Location(("refinfer/model/norm.py",), "norm", 0.1, is_right=True),
+    ),
+    FaultRow(
+        "two",
+        "model",
+        first=kill(5.0),
+        kills={"greedy": kill(5.0), "state": kill(6.0)},
+        case=LARGE,
+        location=Location((), "nothing", 0.1, is_right=False),
+    ),
+    FaultRow("three", "blocks", expected=("state",)),
+)
+
+
+def test_figures_are_those_of_the_rows():
+    summary = summarise(ROWS)
+    assert (summary.num_faults, summary.num_caught, summary.uncaught) == (3, 2, ("three",))
+    assert summary.median_seconds == 3.0
+    assert summary.slowest is ROWS[1]
+    assert (summary.num_small, summary.num_with_case) == (1, 2)
+    assert (summary.num_located, summary.mislocated) == (1, ("two",))
+
+
+def test_ways_are_counted_one_by_one():
+    summary = summarise(ROWS)
+    assert {name: number for name, number in summary.num_by_sight.items() if number} == {"greedy": 2, "state": 1}
+    assert {name: number for name, number in summary.num_by_sight_alone.items() if number} == {"greedy": 1}
+    assert {name: number for name, number in summary.num_by_rule.items() if number} == {"1e-3": 1}
+    assert {name: number for name, number in summary.unexpected.items() if number} == {"greedy": 1, "state": 1}
+    assert {name: faults for name, faults in summary.missing.items() if faults} == {
+        "bitwise": ("one",),
+        "state": ("three",),
+    }
+
+
+def test_no_rows_have_no_figures():
+    summary = summarise(())
+    assert (summary.num_caught, summary.median_seconds, summary.slowest) == (0, 0.0, None)
