@@ -88,16 +88,13 @@ class Drive:
         num_tokens = sum(
             (len(spec.prompt_token_ids) + spec.max_tokens) * spec.sampling.n for spec in self._scenario.requests
         )
-        limit = max(MIN_MAX_STEPS, MAX_STEPS_PER_TOKEN * num_tokens)
         while self._arrivals or self.core.has_unfinished_requests():
             self._arrive()
             self._abort()
             for row in self.core.step():
                 self._see(row)
             self.num_steps += 1
-            if self.num_steps > limit:
-                message = f"requests have not ended after {limit} steps, with {num_tokens} tokens to run"
-                raise OutcomeMismatch(message, num_steps=limit)
+            check_ends(self.num_steps, num_tokens)
         self.core.runner.prepare(self.core.scheduler.take_operations())
         check_all_given_back(self.core)
 
@@ -133,6 +130,22 @@ class Drive:
             message = f"request {driven.request.request_id}, sample {index}: {shown!r} was shown, and became {text!r}"
             raise TextMismatch(message, shown=shown, text=text)
         driven.texts[index] = text
+
+
+def check_ends(num_steps: int, num_tokens: int) -> None:
+    """Checks that requests may still end by themselves.
+
+    Args:
+        num_steps: Steps that were taken.
+        num_tokens: Tokens of all prompts and outputs together, as many as may come.
+
+    Raises:
+        OutcomeMismatch: They should have ended long ago.
+    """
+    limit = max(MIN_MAX_STEPS, MAX_STEPS_PER_TOKEN * num_tokens)
+    if num_steps > limit:
+        message = f"requests have not ended after {limit} steps, with {num_tokens} tokens to run"
+        raise OutcomeMismatch(message, num_steps=limit)
 
 
 def check_guesses(drive: Drive, *, are_all_right: bool = False) -> None:

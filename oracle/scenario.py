@@ -141,6 +141,11 @@ class Scenario:
         """The longest request in tokens, prompt and output together."""
         return max(len(request.prompt_token_ids) + request.max_tokens for request in self.requests)
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all prompts and outputs together, as many as may come."""
+        return sum(len(request.prompt_token_ids) + request.max_tokens for request in self.requests)
+
     def to_json(self) -> str:
         """Gives the scenario as text that `from_json` reads back."""
         return json.dumps({"version": SCENARIO_VERSION, **asdict(self)}, indent=1)

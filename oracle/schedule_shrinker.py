@@ -13,19 +13,50 @@ from typing import Any
 from oracle.errors import ScenarioError
 from oracle.scenario import RequestSpec, Scenario
 
+_FEW_TOKENS = 8
+"""So few can be read in any blocks and chunks."""
+
+_LIMITS = {"block_size": (1, 2, 4, 8), "max_num_batched_tokens": (1, 2, 4, 8, 16)}
+"""Settings that decide how many tokens it takes until something happens, with values to try instead."""
+
 
 def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], *, deadline: float) -> Scenario:
     """Gives the smallest schedule found that still fails.
+
+    What takes many tokens in large blocks or chunks is tried with smaller ones as well, which are kept where fewer
+    tokens are then enough.
 
     Args:
         scenario: One that fails.
         fails: Tells whether a schedule fails.
         deadline: When the search ends, on the monotonic clock.
     """
+    smallest = _shrunk(scenario, fails, _simpler, deadline)
+    is_smaller = True
+    while is_smaller and smallest.num_tokens > _FEW_TOKENS:
+        is_smaller = False
+        for tighter in _tighter(smallest):
+            if time.monotonic() > deadline:
+                return smallest
+            if not fails(tighter):
+                continue
+            own = _shrunk(tighter, fails, _with_less_asked, deadline)
+            if own.num_tokens < smallest.num_tokens:
+                smallest, is_smaller = _shrunk(own, fails, _simpler, deadline), True
+                break
+    return smallest
+
+
+def _shrunk(
+    scenario: Scenario,
+    fails: Callable[[Scenario], bool],
+    simpler: Callable[[Scenario], Iterator[Scenario]],
+    deadline: float,
+) -> Scenario:
     is_smaller = True
     while is_smaller:
         is_smaller = False
-        for smaller in _simpler(scenario):
+        for smaller in simpler(scenario):
             if time.monotonic() > deadline:
                 return scenario
             if smaller != scenario and fails(smaller):
@@ -34,11 +65,19 @@ def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], *, deadline: f
     return scenario
 
 
+def _tighter(scenario: Scenario) -> Iterator[Scenario]:
+    """Gives the schedule with smaller blocks, or smaller chunks."""
+    for name, values in _LIMITS.items():
+        for value in values:
+            if value < getattr(scenario.engine, name):
+                changes: dict[str, Any] = {name: value}
+                yield replace(scenario, engine=replace(scenario.engine, **changes))
+
+
 def _simpler(scenario: Scenario) -> Iterator[Scenario]:
     """Gives schedules with one deviation less, the boldest first; those that are not legal are left out."""
-    requests, script = scenario.requests, scenario.script
-    for place in range(len(requests) * (len(requests) > 1)):
-        yield replace(scenario, requests=requests[:place] + requests[place + 1 :])
+    script = scenario.script
+    yield from _without_a_request(scenario)
     for kept in ((), script[: len(script) // 2], script[:-1], *_without_one(script)):
         yield replace(scenario, script=kept)
     for place, step in enumerate(script):
@@ -47,6 +86,22 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
     for engine in _at_defaults(scenario.engine):
         yield replace(scenario, engine=engine)
     yield replace(scenario, max_num_seqs=16)
+    yield from _with_simpler_requests(scenario)
+
+
+def _with_less_asked(scenario: Scenario) -> Iterator[Scenario]:
+    """Gives schedules in the same engine, under the same script, of which less is asked."""
+    yield from _without_a_request(scenario)
+    yield from _with_simpler_requests(scenario)
+
+
+def _without_a_request(scenario: Scenario) -> Iterator[Scenario]:
+    if len(scenario.requests) > 1:
+        yield from (replace(scenario, requests=kept) for kept in _without_one(scenario.requests))
+
+
+def _with_simpler_requests(scenario: Scenario) -> Iterator[Scenario]:
+    requests = scenario.requests
     for place, request in enumerate(requests):
         for simpler in _simpler_requests(request):
             yield replace(scenario, requests=(*requests[:place], simpler, *requests[place + 1 :]))

@@ -87,8 +87,7 @@ class FaultRow:
         """The shrunk case: requests, and prompt and output tokens together."""
         if self.case is None:
             return None
-        requests = self.case.requests
-        return len(requests), sum(len(own.prompt_token_ids) + own.max_tokens for own in requests)
+        return len(self.case.requests), self.case.num_tokens
 
     def to_data(self) -> dict[str, Any]:
         """Gives the row as plain data."""

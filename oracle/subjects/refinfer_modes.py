@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from oracle.drive import check_ends
 from oracle.scenario import RequestSpec
 from oracle.subjects.record import RequestRecord
 from refinfer import LLM, SamplingParams
@@ -58,7 +59,11 @@ class RefinferSubject:
         return self._llm.eos_token_ids
 
     def run(self, requests: Sequence[RequestSpec]) -> list[RequestRecord]:
-        """Runs requests together; see `Subject.run`."""
+        """Runs requests together; see `Subject.run`.
+
+        Raises:
+            OutcomeMismatch: They go on without an end.
+        """
         params = [
             SamplingParams(temperature=0.0, max_tokens=request.max_tokens, ignore_eos=request.ignore_eos)
             for request in requests
@@ -66,7 +71,10 @@ class RefinferSubject:
         made = self._llm.make_requests([list(request.prompt_token_ids) for request in requests], params)
         core, _ = self._llm.start(made)
         rows_by_id: dict[str, list[tuple[StepRow, int]]] = {request.request_id: [] for request in made}
+        num_tokens = sum(len(request.prompt_token_ids) + request.max_tokens for request in requests)
+        num_steps = 0
         while core.has_unfinished_requests():
+            check_ends(num_steps := num_steps + 1, num_tokens)
             step_rows = [row for row in core.step() if row.token_ids]
             for row in step_rows:
                 rows_by_id[row.state.request.request_id].append((row, len(step_rows)))

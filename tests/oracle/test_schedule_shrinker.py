@@ -32,6 +32,20 @@ def test_what_a_failure_needs_stays():
     assert smallest.script == ()
 
 
+@pytest.mark.parametrize("num_blocks", [1, 2])
+def test_what_takes_full_blocks_is_shown_in_small_ones(num_blocks):
+    """In blocks of 16 it takes 17 tokens or more; small blocks are kept, since fewer tokens are then enough."""
+
+    def fails(scenario):
+        longest = max(len(request.prompt_token_ids) for request in scenario.requests)
+        return longest > num_blocks * scenario.engine.block_size
+
+    first = next(scenario for scenario in map(big, range(200)) if scenario.engine.block_size >= 8 and fails(scenario))
+    smallest = shrink(first, fails, deadline=time.monotonic() + 20)
+    assert smallest.engine == EngineSpec(block_size=smallest.engine.block_size)
+    assert smallest.num_tokens <= 8
+
+
 def test_time_ends_the_search():
     assert shrink(big(0), lambda _: True, deadline=time.monotonic() - 1) == big(0)
 

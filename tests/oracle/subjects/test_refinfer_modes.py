@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
+from oracle.errors import OutcomeMismatch
+from oracle.faults import FAULTS
 from oracle.reference import Reference
 from oracle.scenario import DTYPES, RequestSpec
 from oracle.subjects import MODES, RefinferSubject, Subject
@@ -104,3 +106,12 @@ def test_subject_names_its_mode_and_the_ids_that_end_a_request(folder):
     assert isinstance(own, Subject)
     assert own.name == "static"
     assert own.eos_token_ids == SPEC.eos_token_ids
+
+
+@pytest.mark.without_shape_checks
+def test_requests_that_never_end_are_a_failure(folder, monkeypatch):
+    """A run that waits for them would say nothing at all."""
+    monkeypatch.setattr("oracle.drive.MIN_MAX_STEPS", 20)
+    subject = RefinferSubject(folder, "paged", dtype="float32", max_num_seqs=4)
+    with FAULTS["ended_request_keeps_its_place"].planted(), pytest.raises(OutcomeMismatch, match="have not ended"):
+        subject.run([RequestSpec((1, 2), max_tokens=2), RequestSpec((3,), max_tokens=1)])
