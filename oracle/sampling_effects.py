@@ -173,7 +173,7 @@ def check_logprobs(logprobs: object, rows: Sequence[np.ndarray], wanted: int | N
     """Holds log-probabilities of output tokens to a plain log-softmax.
 
     Raises:
-        OutcomeMismatch: They are missing, of another number, or off by more than rounding.
+        OutcomeMismatch: They are missing, of another number, off by more than rounding, or of another rank.
     """
     if wanted is None or not isinstance(logprobs, list):
         if (wanted is None) != (logprobs is None):
@@ -190,4 +190,8 @@ def check_logprobs(logprobs: object, rows: Sequence[np.ndarray], wanted: int | N
         for listed, entry in own.items():
             if abs(entry.logprob - (values[listed] - normaliser)) > BORDER:
                 message = f"logprob of token {listed} is {entry.logprob}, and {values[listed] - normaliser} was due"
+                raise OutcomeMismatch(message, token_id=listed)
+            rank = 1 + sum(value > values[listed] for value in values)
+            if entry.rank != rank:
+                message = f"token {listed} has rank {entry.rank}, and {rank} was due"
                 raise OutcomeMismatch(message, token_id=listed)

@@ -7,7 +7,7 @@ from oracle.errors import OutcomeMismatch
 from oracle.explain import sources
 from oracle.explain.clues import Place
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
-from oracle.lone_answer import SampleRun
+from oracle.lone_answer import PromptLogprobs, SampleRun
 from oracle.sampling_effects import check_logprobs
 from oracle.scenario import RequestSpec
 from oracle.schedule_compare import check_stop_strings, check_whole_text
@@ -99,7 +99,8 @@ class EndingSigns:
             yield self._sign(own, 7, _SCORES, what)
         if self._is_exact and own.prompt_logprobs != alone.prompt_logprobs:
             what = f"log-probabilities of the prompt of request {self._place} are not those of the request alone"
-            yield self._sign(own, 8, _PROMPT_SCORES, what)
+            is_scoring = _are_of_the_same_rows(own.prompt_logprobs, alone.prompt_logprobs)
+            yield self._sign(own, 8, _SCORES if is_scoring else _PROMPT_SCORES, what)
 
     def _sign(self, own: SampleRun, rank: int, suspect: Suspect, what: str) -> Suspicion:
         index = own.output.index
@@ -107,6 +108,14 @@ class EndingSigns:
         position = len(self._spec.prompt_token_ids) + len(own.output.token_ids) - 1
         place = Place(step, self._place, index, position)
         return Suspicion(step, Moment.EMITTED, rank, suspect, what, place)
+
+
+def _are_of_the_same_rows(own: PromptLogprobs, alone: PromptLogprobs) -> bool:
+    """Tells whether wrong log-probabilities are of the right logits, since some of the first wrong ones are right."""
+    for scores, due in zip(own or (), alone or (), strict=False):
+        if scores and due and scores != due:
+            return any(listed in due and entry.logprob == due[listed].logprob for listed, entry in scores.items())
+    return False
 
 
 def due_end(spec: RequestSpec, token_ids: Sequence[int], eos_token_ids: frozenset[int]) -> tuple[int, str]:

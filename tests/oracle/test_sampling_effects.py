@@ -61,3 +61,13 @@ def test_check_logprobs_refuses_a_wrong_number():
     rows = [row + np.arange(VOCAB_SIZE, dtype=np.float32) / 8 for row in run.logits]
     with pytest.raises(OutcomeMismatch):
         check_logprobs(run.output.logprobs, rows, 2, run.output.token_ids)
+
+
+def test_check_logprobs_refuses_a_wrong_rank():
+    _, _, run = run_of(SamplingSpec(logprobs=2))
+    logprobs = [
+        {listed: replace(entry, rank=entry.rank + 1) for listed, entry in own.items()}
+        for own in run.output.logprobs or []
+    ]
+    with pytest.raises(OutcomeMismatch, match=r"has rank 2, and 1 was due"):
+        check_logprobs(logprobs, run.logits, 2, run.output.token_ids)

@@ -44,6 +44,12 @@ def test_what_comes_out_wrongly_names_its_part(watched, fault, scenario, compone
     assert watched(scenario, fault=fault).signs[0].suspect.component == component
 
 
+@pytest.mark.parametrize("fault", ["rank_counts_equals", "logprobs_without_the_chosen_token"])
+def test_wrong_scores_of_a_prompt_whose_rows_are_right_are_the_scorers(watched, fault):
+    sign = watched(asked(prompt_logprobs=2), fault=fault).signs[0]
+    assert "refinfer/sampling/logprobs.py" in sign.suspect.sources
+
+
 def test_request_that_never_ends_is_the_schedulers(schedule, watched):
     requests = tuple(replace(request, arrival=0) for request in schedule.requests)
     sign = watched(replace(schedule, requests=requests), "static", "batch_ends_together").signs[0]
