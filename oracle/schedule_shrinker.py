@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from itertools import chain
+from math import ceil
 from typing import Any
 
 from oracle.errors import ScenarioError
@@ -66,12 +67,14 @@ def _shrunk(
 
 
 def _tighter(scenario: Scenario) -> Iterator[Scenario]:
-    """Gives the schedule with smaller blocks, or smaller chunks."""
+    """Gives the schedule with smaller blocks, or smaller chunks, with all of its tokens and then with so much fewer."""
     for name, values in _LIMITS.items():
         for value in values:
             if value < getattr(scenario.engine, name):
                 changes: dict[str, Any] = {name: value}
-                yield replace(scenario, engine=replace(scenario.engine, **changes))
+                tighter = replace(scenario, engine=replace(scenario.engine, **changes))
+                yield tighter
+                yield _scaled(tighter, value / getattr(scenario.engine, name))
 
 
 def _simpler(scenario: Scenario) -> Iterator[Scenario]:
@@ -89,9 +92,25 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
     yield from _with_simpler_requests(scenario)
 
 
+def _scaled(scenario: Scenario, share: float) -> Scenario:
+    """Gives the schedule with a share of all tokens, rounded up."""
+
+    def scaled(request: RequestSpec) -> RequestSpec:
+        prompt = request.prompt_token_ids[: ceil(share * len(request.prompt_token_ids))]
+        most = ceil(share * request.max_tokens)
+        sampling = replace(request.sampling, min_tokens=min(most, request.sampling.min_tokens))
+        return replace(request, prompt_token_ids=prompt, cuts=(), max_tokens=most, sampling=sampling)
+
+    return replace(scenario, requests=tuple(map(scaled, scenario.requests)))
+
+
 def _with_less_asked(scenario: Scenario) -> Iterator[Scenario]:
     """Gives schedules in the same engine, under the same script, of which less is asked."""
     yield from _without_a_request(scenario)
+    for place, request in enumerate(scenario.requests):
+        for length in range(1, len(request.prompt_token_ids)):
+            shorter = replace(request, prompt_token_ids=request.prompt_token_ids[:length], cuts=())
+            yield replace(scenario, requests=(*scenario.requests[:place], shorter, *scenario.requests[place + 1 :]))
     yield from _with_simpler_requests(scenario)
 
 
@@ -102,6 +121,8 @@ def _without_a_request(scenario: Scenario) -> Iterator[Scenario]:
 
 def _with_simpler_requests(scenario: Scenario) -> Iterator[Scenario]:
     requests = scenario.requests
+    if len(requests) > 1:  # the longest decides how large the pool is, so that others have to shrink with it
+        yield from (_scaled(scenario, share) for share in (1 / 2, 3 / 4))
     for place, request in enumerate(requests):
         for simpler in _simpler_requests(request):
             yield replace(scenario, requests=(*requests[:place], simpler, *requests[place + 1 :]))
@@ -109,8 +130,9 @@ def _with_simpler_requests(scenario: Scenario) -> Iterator[Scenario]:
 
 def _simpler_requests(request: RequestSpec) -> Iterator[RequestSpec]:
     prompt = request.prompt_token_ids
-    half = len(prompt) // 2
-    prompts = chain((prompt[:half], prompt[half:]), _without_one(prompt), _with_zeros(prompt))
+    half, quarter = len(prompt) // 2, len(prompt) // 4
+    halves = (prompt[:half], prompt[half:], prompt[quarter:], prompt[: len(prompt) - quarter])
+    prompts = chain(halves, (prompt[2:], prompt[:-2]), _without_one(prompt), _with_zeros(prompt))
     changes: list[dict[str, Any]] = [{"max_tokens": number} for number in (1, request.max_tokens // 2)]
     changes += [{"max_tokens": request.max_tokens - 1}, {"arrival": 0}, {"arrival": request.arrival - 1}]
     changes += [{"abort_step": None}, {"cache_salt": None}, {"ignore_eos": False}]

@@ -10,7 +10,7 @@ import torch
 
 from oracle.errors import OracleError
 from oracle.explain.explain_scenario import explain_scenario
-from oracle.explain.failing_check import Checks, FailingCheck
+from oracle.explain.failing_check import EFFECTS, SCHEDULES, STATE, SYMBOLIC, Checks, FailingCheck
 from oracle.faults import LAW_FAULTS
 from oracle.faults.registry import Fault
 from oracle.matrix.kills import RULES, FaultRow, Kill, Location
@@ -20,6 +20,9 @@ from oracle.scenario import Scenario
 from oracle.schedule_shrinker import shrink
 from oracle.verdicts import Verdict
 from refinfer.errors import RefinferError
+
+_CHECKS_OF_SCHEDULES = (SCHEDULES, EFFECTS, STATE, SYMBOLIC)
+_SECONDS_OF_CHECKS = 5.0
 
 _SHARES = ((SymbolicLane.name, 15), (ModelLane.name, 3), (CaseLane.name, 1), (LawLane.name, 2))
 """How many examples of each lane go with one case; a case costs about as much as so many of another lane."""
@@ -78,7 +81,7 @@ class RowFiller:
         num_cases = most[CaseLane.name] * settings.patience
         lanes = (SymbolicLane(seed), ModelLane(seed), CaseLane(seed, num_cases), LawLane(seed))
         self._lanes = [_Clocked(lane, most[lane.name]) for lane in lanes]
-        self._scenarios: list[Scenario] = []
+        self._scenarios: list[tuple[Lane, Scenario]] = []
 
     def run(self) -> FaultRow:
         """Plants the fault, and gives its row."""
@@ -122,7 +125,7 @@ class RowFiller:
                     self._row.first = Kill(own.lane.name, own.num_examples, others + seconds, message)
         own.seconds += time.monotonic() - start
         if has_killed and own.lane.scenario is not None:
-            self._scenarios.append(own.lane.scenario)
+            self._scenarios.append((own.lane, own.lane.scenario))
 
     def _examples(self, own: _Clocked, wanted: frozenset[str]) -> list[tuple[str, str]]:
         """Gives what is seen on the next example; a lane that has no more is closed."""
@@ -135,12 +138,11 @@ class RowFiller:
     def _locate(self) -> None:
         """Explains the first case that shows the fault again, made small."""
         checks = Checks()
-        for scenario in self._scenarios:
-            figures = checks.run_all(scenario, deadline=0.0)
-            failing = next((figure for figure in figures if figure.verdict == Verdict.FAIL), None)
-            if failing is None:
+        # On the symbolic model a thousand smaller cases can be tried in the time in which one runs on another.
+        for lane, scenario in sorted(self._scenarios, key=lambda own: not isinstance(own[0], SymbolicLane)):
+            check = _failing_check(checks, lane, scenario)
+            if check is None:
                 continue
-            check = FailingCheck(failing.name, failing.mode, "")
             deadline = time.monotonic() + self._settings.shrink_seconds
             case = shrink(scenario, partial(_fails, checks, check), deadline=deadline)
             self._row.case = case
@@ -163,6 +165,15 @@ class RowFiller:
 
     def _is_right(self, files: Sequence[str]) -> bool:
         return not {f"refinfer/{name}" for name in self._fault.component}.isdisjoint(files)
+
+
+def _failing_check(checks: Checks, lane: Lane, scenario: Scenario) -> FailingCheck | None:
+    """Gives a check that an example fails: one of those that are about schedules, where the example is one."""
+    figures = checks.run_all(scenario, deadline=time.monotonic() + _SECONDS_OF_CHECKS)
+    failing = [figure for figure in figures if figure.verdict == Verdict.FAIL]
+    if not isinstance(lane, CaseLane):
+        failing.sort(key=lambda figure: figure.name not in _CHECKS_OF_SCHEDULES)
+    return FailingCheck(failing[0].name, failing[0].mode, "") if failing else None
 
 
 def _fails(checks: Checks, check: FailingCheck, scenario: Scenario) -> bool:
