@@ -11,8 +11,8 @@ import torch
 from oracle.case import Case
 from oracle.errors import OracleError, ReferenceUnavailable
 from oracle.explain.clues import Blame, FirstOperation, FirstRead, FirstToken, FirstWrite, Rung
-from oracle.explain.explanation import CheckFigure, Explanation, Feature, Need
-from oracle.explain.failing_check import Checks, FailingCheck
+from oracle.explain.explanation import Explanation, Feature, Need
+from oracle.explain.failing_check import Checks, FailingCheck, failing_checks
 from oracle.explain.feature_search import FeatureSearch
 from oracle.explain.features import switches_of
 from oracle.explain.first_token import first_token
@@ -24,7 +24,6 @@ from oracle.explain.suspicion import Moment, Suspicion
 from oracle.explain.variants import schedules_for
 from oracle.explain.watched_run import WatchedRun, sign_of_error, watch_case, watch_symbolic
 from oracle.scenario import Scenario
-from oracle.verdicts import Verdict
 from refinfer.errors import RefinferError
 
 MAX_SECONDS = 14.0
@@ -69,14 +68,11 @@ class ScenarioExplainer:
             NothingFailed: Every check passes.
         """
         figures = self._checks.run_all(self._scenario, deadline=self._deadline(_SHARE_OF_CHECKS))
-        check = _chosen(figures)
-        if check is None:
+        failing = failing_checks(figures)
+        if not failing:
             message = f"none of {len(figures)} checks fails on this case, so there is nothing to explain"
             raise NothingFailed(message)
-        signs = self._still_signs()
-        run = self._watched(check)
-        signs += [] if run is None else run.signs
-        signs += property_signs(check)
+        check, run, signs = self._first_with_signs(failing)
         token = None if run is None else first_token(run, self._case_of(run))
         features, minimal = self._features(check, _request_of(signs, token))
         needs = tuple(feature.name for feature in features if feature.need is Need.NEEDED)
@@ -104,6 +100,22 @@ class ScenarioExplainer:
             survives_watching=survives,
             seconds=time.monotonic() - self._start,
         )
+
+    def _first_with_signs(self, failing: list[FailingCheck]) -> tuple[FailingCheck, WatchedRun | None, list[Suspicion]]:
+        """Gives the first failing check that something can be seen of, with its run and the signs; else the first.
+
+        A schedule may fail a property that runs its requests in another way, under another script.
+        """
+        still, first = self._still_signs(), None
+        for check in failing:
+            run = self._watched(check)
+            found = (check, run, [*still, *(() if run is None else run.signs), *property_signs(check)])
+            first = first or found
+            if found[2]:
+                return found
+            if time.monotonic() > self._deadline(_SHARE_OF_WATCHING):
+                break
+        return first or (failing[0], None, still)
 
     def _features(self, check: FailingCheck, request: int | None) -> tuple[tuple[Feature, ...], tuple[str, ...] | None]:
         """Turns features off one at a time; the search gets some time even where the rest has taken it all."""
@@ -183,12 +195,6 @@ def blame_of(signs: list[Suspicion], needs: tuple[str, ...], check: FailingCheck
     if first.moment is Moment.AFTER and "speculation" in needs:  # what was raised says little of what guessed
         files = tuple(dict.fromkeys((*files, "refinfer/engine/speculation.py")))
     return Blame(suspect.component, suspect.operation, files, sentence, needs)
-
-
-def _chosen(figures: list[CheckFigure]) -> FailingCheck | None:
-    """Gives the check that is explained: the first that fails."""
-    failing = [figure for figure in figures if figure.verdict == Verdict.FAIL]
-    return FailingCheck(failing[0].name, failing[0].mode, failing[0].message or "") if failing else None
 
 
 def _request_of(signs: list[Suspicion], token: FirstToken | None) -> int | None:

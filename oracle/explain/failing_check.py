@@ -1,7 +1,7 @@
 """Which checks of a case fail, and does a changed case still fail the one that is explained?"""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,3 +106,9 @@ class Checks:
             return True
         prop = next(prop for prop in PROPERTIES if prop.name == name)
         return observe(prop, case, mode).witnessed
+
+
+def failing_checks(figures: Sequence[CheckFigure]) -> list[FailingCheck]:
+    """Gives the checks that fail, in their order, and of each name the first."""
+    failing = {figure.name: figure for figure in reversed(figures) if figure.verdict == Verdict.FAIL}
+    return [FailingCheck(figure.name, figure.mode, figure.message or "") for figure in reversed(failing.values())]

@@ -1,7 +1,8 @@
 import time
 
 from oracle.checkpoint_spec import CheckpointSpec
-from oracle.explain.failing_check import Checks, FailingCheck
+from oracle.explain.explanation import CheckFigure
+from oracle.explain.failing_check import Checks, FailingCheck, failing_checks
 from oracle.faults import FAULTS
 from oracle.scenario import RequestSpec, Scenario
 from oracle.verdicts import Verdict
@@ -32,3 +33,9 @@ def test_changed_case_is_held_to_the_same_check(symbolic):
 def test_state_between_steps_is_a_check_too(symbolic):
     with FAULTS["newest_block_not_released"].planted():
         assert Checks().fails(symbolic, FailingCheck("state", "paged", ""))
+
+
+def test_failing_checks_are_one_of_each_name_in_their_order():
+    verdicts = [("a", "x", "pass"), ("b", "x", "fail"), ("b", "y", "fail"), ("c", "x", "fail"), ("a", "z", "fail")]
+    figures = [CheckFigure(name, mode, Verdict(verdict), None) for name, mode, verdict in verdicts]
+    assert [(check.name, check.mode) for check in failing_checks(figures)] == [("b", "x"), ("c", "x"), ("a", "z")]
