@@ -78,8 +78,8 @@ class BookkeepingSigns:
         yield from self._known(row)
         yield from self._cursor(row)
         yield from self._kept(row)
-        if row.emitted and row.num_known < len(self._scenario.requests[row.request].prompt_token_ids):
-            what = f"request {row.request} emits a token when {row.end} of its prompt's tokens have run"
+        if row.emitted and row.num_known < len(row.known):
+            what = f"request {row.request} emits a token when {row.end} of the {len(row.known)} it has have run"
             yield _sign(row, 3, Suspect("scheduler", "which rows emit", sources.ROWS), what)
 
     def _known(self, row: RowRecord) -> Iterator[Suspicion]:

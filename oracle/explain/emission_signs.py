@@ -14,6 +14,8 @@ from oracle.lone_answer import SampleRun
 from oracle.sampling_effects import drawn, plain_token
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
+from refinfer.engine import core
+from refinfer.sampling import SampleContext
 from refinfer.sampling.sampler import draw_uniform
 from refinfer.scheduler import Request
 
@@ -43,6 +45,23 @@ class _Pick:
         uniform = draw_uniform(self.request.seed, self.row.sample, len(self.output))
         weights = plain_token(self.logits.tolist(), sampling, self.request, self.output, self.masked)
         return drawn(weights, uniform)
+
+    def from_engine(self) -> int | None:
+        """Gives what the sampler that the engine calls picks once it is told what is right; None where it raises."""
+        context = SampleContext(
+            self.request.params,
+            self.request.seed,
+            self.row.sample,
+            self.request.prompt_token_ids,
+            list(self.output),
+            self.masked - set(self.spec.sampling.stop_token_ids),
+        )
+        try:
+            token_id: int = vars(core)["sample_token"](self.logits, context)  # under the name by which the engine calls
+        # Broad on purpose: what a sampler raises says nothing of what it is told.
+        except Exception:  # noqa: BLE001
+            return None
+        return token_id
 
 
 class EmissionSigns:
@@ -102,6 +121,8 @@ class EmissionSigns:
         suspect = Suspect("sampler", "picking the token", sources.SAMPLER)
         if pick.row.num_guessed:
             suspect = _VERIFIER
+        elif pick.from_engine() == wanted:
+            suspect = Suspect("request", "what the sampler is told of it", sources.TOLD_TO_SAMPLER)
         elif spec.sampling.named:
             without = {name: replace(spec.sampling, **{name: getattr(_GREEDY, name)}) for name in spec.sampling.named}
             blamed = [name for name, sampling in without.items() if pick.due(sampling) == pick.token_id]

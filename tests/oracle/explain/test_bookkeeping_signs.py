@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import pytest
 
+from oracle.engine_spec import StepScript
 from oracle.explain.bookkeeping_signs import pointed_at
 
 
@@ -34,3 +37,15 @@ def test_first_sign_names_the_file_of_a_planted_bug(symbolic, watched, fault, fi
 )
 def test_broken_invariant_points_at_what_it_is_about(message, operation):
     assert pointed_at(message).operation == operation
+
+
+def test_row_that_emits_before_all_of_its_tokens_have_run_is_seen(watched, symbolic):
+    """After a preemption the tokens that were emitted have to run again as well."""
+    requests = tuple(replace(own, max_tokens=6, ignore_eos=True) for own in symbolic.requests[:1])
+    script = (
+        (StepScript(),) * 3 + (StepScript(recompute=(0,)),) + (StepScript(caps=(len(requests[0].prompt_token_ids),)),)
+    )
+    scenario = replace(symbolic, requests=requests, script=script)
+    assert watched(scenario).signs == []
+    signs = watched(scenario, fault="resumed_request_emits_early").signs
+    assert "which rows emit" in [sign.suspect.operation for sign in signs]

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from oracle.engine_spec import EngineSpec
+from oracle.engine_spec import EngineSpec, StepScript
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
 
@@ -36,3 +36,13 @@ def test_guess_that_stays_without_being_held_to_the_model_is_the_verifiers(watch
     scenario = replace(sampled(), engine=engine)
     assert watched(scenario).signs == []
     assert watched(scenario, fault="every_guess_stays").signs[0].suspect.component == "verifier"
+
+
+def test_sampler_that_is_told_something_else_is_not_to_blame(watched):
+    """It picks the right token when it is told what is right."""
+    scenario = sampled(temperature=2.0, n=2, seed=3)
+    scenario = replace(scenario, script=(StepScript(), StepScript(), StepScript(recompute=(0,))))
+    assert watched(scenario).signs == []
+    sign = watched(scenario, fault="draws_start_anew_after_preemption").signs[0]
+    assert sign.suspect.operation == "what the sampler is told of it"
+    assert "refinfer/scheduler/request.py" in sign.suspect.sources
