@@ -30,8 +30,8 @@ from refinfer.numerics.plain import PlainNumerics
 
 pytestmark = pytest.mark.without_shape_checks
 
-RARELY_SEEN = ("presence_counts_often",)
-"""Faults that change a token in few schedules only."""
+NUM_SCHEDULES = 300
+"""Seeds 0, 1 and 2 needed 65, 214 and 262 for the fault that each of them saw last."""
 
 NUM_CASES_OF_THE_LAW = 100
 
@@ -96,8 +96,7 @@ NO_OP = Fault("no_op", Area.MODEL, "nothing is wrong", (Replacement(PlainNumeric
 @pytest.mark.parametrize("name", SCHEDULE_FAULTS)
 def test_fault_is_caught_by_schedules(name):
     """By one that holds once the fault is pulled out again."""
-    num_schedules = 1500 if name in RARELY_SEEN else 300
-    catch = hunt_schedules(FAULTS[name], num_schedules=num_schedules)
+    catch = hunt_schedules(FAULTS[name], num_schedules=NUM_SCHEDULES)
     if catch.scenario.is_symbolic:
         run_watched(catch.scenario)
         run_symbolic(catch.scenario, "paged")

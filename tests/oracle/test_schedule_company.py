@@ -1,16 +1,21 @@
 """Schedules are bent towards what shows together only, often enough, and stay legal."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from oracle.choosers import RandomChooser, SimplestChooser
+from oracle.faults.registry import Area, Fault, Replacement
+from oracle.faults.schedule_hunt import hunt_schedules
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_company import bend
 from oracle.schedule_core import num_blocks_of
 from oracle.schedule_strategies import choose_symbolic_schedule
 from oracle.schedule_witness import WitnessTable
 from oracle.symbolic_check import run_symbolic
+from refinfer.engine import answer
+from refinfer.sampling import logits, sampler, stopping
 
 pytestmark = pytest.mark.without_shape_checks
 
@@ -75,3 +80,46 @@ def test_requests_end_by_the_longest_length():
                 for own in driven.samples()
             )
     assert num_short >= NUM_SCHEDULES // 20
+
+
+_process_logits = logits.process_logits
+
+
+def process_with_bias_last(row, context):
+    """Adds the bias after penalties."""
+    processed = _process_logits(row, replace(context, params=replace(context.params, logit_bias=None)))
+    bias = context.params.logit_bias
+    return processed if bias is None else logits.add_logit_bias(processed, bias)
+
+
+def abort_without_held_text(self):
+    """Shows what the detokenizer held, and not what was held for a stop string."""
+    if self._detokenizer is not None and not self._has_stopped:
+        self._show(self._detokenizer.finish(), may_stop=False)
+
+
+def can_stop_one_early(num_output_tokens, params):
+    """Counts the token itself among those that have to come before it."""
+    return num_output_tokens >= params.min_tokens
+
+
+UNSEEN_BEFORE = {
+    "edit_14": (
+        Replacement(logits, "process_logits", process_with_bias_last),
+        Replacement(sampler, "process_logits", process_with_bias_last),
+    ),
+    "edit_17": (Replacement(answer.Answer, "abort", abort_without_held_text),),
+    "min_tokens_one_less": (
+        Replacement(stopping, "can_stop", can_stop_one_early),
+        Replacement(answer, "can_stop", can_stop_one_early),
+    ),
+}
+"""Edits of the source that schedules did not see before they were bent; two of `notes/edits`, and one by hand."""
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("name", UNSEEN_BEFORE)
+def test_edit_that_was_not_seen_is_seen(name, seed):
+    fault = Fault(name, Area.SAMPLING, name, UNSEEN_BEFORE[name])
+    catch = hunt_schedules(fault, num_schedules=NUM_SCHEDULES, seed=seed)
+    run_symbolic(catch.scenario, "paged")
