@@ -28,6 +28,12 @@ class CheckedProposer:
     def __init__(self, proposer: DraftModelProposer, model: Llama) -> None:
         self._proposer = proposer
         self._model = model
+        self._keys: set[Hashable] = set()
+
+    @property
+    def num_held_samples(self) -> int:
+        """Samples of which the draft model has keys and values."""
+        return sum(self._proposer.num_held_tokens(key) > 0 for key in self._keys)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """Guesses for each request.
@@ -35,6 +41,7 @@ class CheckedProposer:
         Raises:
             InvariantViolation: Without a cache the model guesses something else.
         """
+        self._keys.update(request.key for request in requests)
         drafts = self._proposer.propose(requests)
         for request, draft in zip(requests, drafts, strict=True):
             # A sample for which there is no room, or that has not caught up, is not guessed for, and has not run.

@@ -13,7 +13,7 @@ DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 ROPE_TYPES = ("default", "linear", "llama3")
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised whenever a spec would give other bytes than before, so that no folder written earlier is taken for it."""
 
 

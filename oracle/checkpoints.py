@@ -38,7 +38,8 @@ def write_checkpoint(spec: CheckpointSpec, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / CONFIG_FILE, spec.raw_config())
     if spec.eos_token_ids:
-        write_json(folder / GENERATION_CONFIG_FILE, {"eos_token_id": list(spec.eos_token_ids)})
+        first, *others = spec.eos_token_ids  # one alone stands there by itself, as in files that are published
+        write_json(folder / GENERATION_CONFIG_FILE, {"eos_token_id": [first, *others] if others else first})
     if spec.with_tokenizer:
         write_tokenizer(folder, spec.vocab_size)
     write_weights(

@@ -26,6 +26,13 @@ class Chooser(Protocol):
         """Chooses a prompt of token ids below a number; one token 0 is the simplest."""
         ...
 
+    def aside(self) -> "Chooser":
+        """Gives who makes choices that move none of the others, for what changes much of what was chosen at once."""
+        ...
+
+
+_ASIDE = 2**32
+"""What is added to a seed for choices aside; nobody counts seeds up to there."""
 
 _GOES_ON = (False, True, True)
 
@@ -56,6 +63,30 @@ class HypothesisChooser:
         """Chooses a prompt, all of it at once."""
         return tuple(token_id % alphabet for token_id in self._draw(_prompts(most)))
 
+    def aside(self) -> Chooser:
+        """Always takes the simplest: what changes much at once, shrinking could not take back."""
+        return SimplestChooser()
+
+
+class SimplestChooser:
+    """Always takes the simplest."""
+
+    def one_of(self, options: Sequence[Value]) -> Value:
+        """Takes the first option."""
+        return options[0]
+
+    def items(self, most: int, *, least: int = 0) -> Iterator[int]:  # noqa: ARG002 - the protocol's
+        """Counts as few as may be."""
+        return iter(range(least))
+
+    def token_ids(self, alphabet: int, most: int) -> tuple[int, ...]:  # noqa: ARG002 - the protocol's
+        """Takes token 0."""
+        return (0,)
+
+    def aside(self) -> Chooser:
+        """Takes the simplest there as well."""
+        return self
+
 
 class RandomChooser:
     """Lets a seeded generator choose, tens of times as fast; what fails is shrunk by `oracle.schedule_shrinker`.
@@ -65,6 +96,8 @@ class RandomChooser:
     """
 
     def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._aside: RandomChooser | None = None
         self._random = random.Random(seed)
 
     def one_of(self, options: Sequence[Value]) -> Value:
@@ -79,6 +112,12 @@ class RandomChooser:
         """Chooses a prompt, every length as likely as the others."""
         num_tokens = 1 + int(self._random.random() * most)
         return tuple(token_id % alphabet for token_id in self._random.randbytes(num_tokens))
+
+    def aside(self) -> Chooser:
+        """Chooses with a generator of its own, the same one each time."""
+        if self._aside is None:
+            self._aside = RandomChooser(self._seed + _ASIDE)
+        return self._aside
 
 
 @lru_cache(maxsize=64)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from oracle.errors import InvariantViolation, OutcomeMismatch, TextMismatch
+from oracle.errors import InvariantViolation, NeverEnds, OutcomeMismatch, TextMismatch
 from oracle.lone_answer import SampleRun
 from oracle.scenario import Scenario
 from oracle.scripted_scheduler import ScriptedScheduler
+from oracle.told import ToldRequests
 from refinfer.engine.answer import Answer
 from refinfer.engine.core import EngineCore, StepRow
-from refinfer.engine.engine import make_states
 from refinfer.scheduler import Request, RequestState
 
 MAX_STEPS_PER_TOKEN = 50
@@ -68,6 +68,7 @@ class Drive:
         self.core = core
         self.driven = [DrivenRequest(request) for request in requests]
         self.num_steps = 0
+        self._told = ToldRequests(core)
         self._scenario = scenario
         self._place_by_state: dict[RequestState, tuple[DrivenRequest, int]] = {}
         self._arrivals = sorted(
@@ -81,7 +82,8 @@ class Drive:
         """Runs every request to its end.
 
         Raises:
-            OutcomeMismatch: Requests go on without an end.
+            NeverEnds: Requests go on without an end.
+            OutcomeMismatch: The engine tells something else than what its requests have.
             TextMismatch: Text that was shown is taken back.
             InvariantViolation: Something is still held when all have ended.
         """
@@ -91,7 +93,7 @@ class Drive:
         while self._arrivals or self.core.has_unfinished_requests():
             self._arrive()
             self._abort()
-            for row in self.core.step():
+            for row in self._told.step():
                 self._see(row)
             self.num_steps += 1
             check_ends(self.num_steps, num_tokens)
@@ -101,8 +103,7 @@ class Drive:
     def _arrive(self) -> None:
         while self._arrivals and self._arrivals[0][0] <= self.num_steps:
             driven = self.driven[self._arrivals.pop(0)[1]]
-            driven.states = make_states(driven.request)
-            driven.answers = tuple(self.core.add(state) for state in driven.states)
+            driven.states, driven.answers = self._told.add(driven.request)
             driven.rows = [[] for _ in driven.states]
             driven.texts = [None] * len(driven.states)
             self._place_by_state.update((state, (driven, index)) for index, state in enumerate(driven.states))
@@ -113,10 +114,9 @@ class Drive:
             if step > self.num_steps or not driven.states:
                 continue
             del self._aborts[place]
-            for state in driven.states:
-                if not state.is_finished:
-                    self.core.abort(state)
-                    driven.was_aborted = True
+            if not all(state.is_finished for state in driven.states):
+                self._told.abort(driven.request.request_id)
+                driven.was_aborted = True
 
     def _see(self, row: StepRow) -> None:
         driven, index = self._place_by_state[row.state]
@@ -140,12 +140,12 @@ def check_ends(num_steps: int, num_tokens: int) -> None:
         num_tokens: Tokens of all prompts and outputs together, as many as may come.
 
     Raises:
-        OutcomeMismatch: They should have ended long ago.
+        NeverEnds: They should have ended long ago.
     """
     limit = max(MIN_MAX_STEPS, MAX_STEPS_PER_TOKEN * num_tokens)
     if num_steps > limit:
         message = f"requests have not ended after {limit} steps, with {num_tokens} tokens to run"
-        raise OutcomeMismatch(message, num_steps=limit)
+        raise NeverEnds(message, num_steps=limit)
 
 
 def check_guesses(drive: Drive, *, are_all_right: bool = False) -> None:
@@ -184,6 +184,7 @@ def check_all_given_back(core: EngineCore) -> None:
         "requests that run": sum(not state.is_finished for state in scheduler.running),
         "answers": len(core.answers),
         "requests in host memory": getattr(core.runner, "num_swapped_requests", 0),
+        **_left_of_guesses(core),
     }
     if space is not None:
         space.pool.check_integrity()
@@ -196,3 +197,15 @@ def check_all_given_back(core: EngineCore) -> None:
         if number:
             message = f"all requests have ended, and {number} {name} are left"
             raise InvariantViolation(message, name=name, number=number)
+
+
+def _left_of_guesses(core: EngineCore) -> dict[str, int]:
+    """Counts what an engine and whatever guesses for it keep of samples."""
+    speculation = core._speculation  # noqa: SLF001 - nobody but a check wants to know
+    if speculation is None:
+        return {}
+    proposer = speculation._proposer  # noqa: SLF001
+    return {
+        "drafts": len(speculation._draft_by_state),  # noqa: SLF001
+        "samples that were guessed for": getattr(proposer, "num_held_samples", 0),
+    }

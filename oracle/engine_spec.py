@@ -30,6 +30,8 @@ class EngineSpec:
         speculative: What guesses tokens, one of `SPECULATIVES`; None for nothing.
         num_speculative_tokens: Most tokens that are guessed for a request in one step.
         guesses: What a scripted proposer guesses, one of `GUESSES` for each place of the output, over and over.
+        max_model_len_cut: By how many tokens `max_model_len` falls short of the longest request, so that this one
+            ends by it; see `Scenario.max_model_len`.
 
     Raises:
         ScenarioError: A value is of another type or out of range.
@@ -46,6 +48,7 @@ class EngineSpec:
     speculative: str | None = None
     num_speculative_tokens: int = 4
     guesses: tuple[str, ...] = ("right",)
+    max_model_len_cut: int = 0
 
     def __post_init__(self) -> None:
         check_count("max_num_batched_tokens", self.max_num_batched_tokens)
@@ -60,6 +63,7 @@ class EngineSpec:
         for guess in self.guesses:
             check_choice("guess", guess, GUESSES)
         check_flag("enable_prefix_caching", self.enable_prefix_caching)
+        check_count("max_model_len_cut", self.max_model_len_cut, 0)
         for name in ("num_spare_blocks", "num_swap_blocks", "placement_seed"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), 0)

@@ -6,6 +6,7 @@
     - TokenMismatch: another token, and no tie that explains it
     - ActivationMismatch: an activation further off than its bound
     - OutcomeMismatch: one side raised or ended, the other did not
+      - NeverEnds: requests that go on without an end
     - TextMismatch: prompt ids or decoded text that differ
   - InvariantViolation (AssertionError): the subject's state is not sound
   - ReferenceUnavailable: the reference cannot be opened here
@@ -63,6 +64,10 @@ class ActivationMismatch(MismatchError):
 
 class OutcomeMismatch(MismatchError):
     """One side raised or ended, the other did not."""
+
+
+class NeverEnds(OutcomeMismatch):
+    """Requests that go on without an end."""
 
 
 class TextMismatch(MismatchError):

@@ -92,7 +92,13 @@ def check_blocks(space: BlockSpace, running: Sequence[RequestState], waiting: Se
     _check_swapped(space, [*running, *waiting])
 
 
-def check_output(output: SchedulerOutput, queues: RequestQueues, max_num_seqs: int, token_budget: int | None) -> None:
+def check_output(
+    output: SchedulerOutput,
+    queues: RequestQueues,
+    max_num_seqs: int,
+    token_budget: int | None,
+    max_model_len: int | None = None,
+) -> None:
     """Checks a step that was decided and has not run.
 
     Args:
@@ -100,6 +106,7 @@ def check_output(output: SchedulerOutput, queues: RequestQueues, max_num_seqs: i
         queues: The scheduler that decided it.
         max_num_seqs: Most requests in one step.
         token_budget: Most tokens in one step; None sets no limit.
+        max_model_len: Longest request in tokens, prompt and output together; None sets no limit.
 
     Raises:
         InvariantViolation: Something does not hold.
@@ -114,6 +121,7 @@ def check_output(output: SchedulerOutput, queues: RequestQueues, max_num_seqs: i
         if state not in queues.running:
             _violate(f"{_name(state)} is to run, and is {state.status}")
         _check_range(row, end)
+        _check_guesses(row, max_model_len)
         if row.emits != (end >= state.num_tokens and not state.is_finished):
             _violate(f"{_name(state)} runs up to token {end} of {state.num_tokens}, and emits: {row.emits}")
         if queues.blocks is not None:
@@ -205,6 +213,16 @@ def _check_range(row: ScheduledRow, end: int) -> None:
             f"{_name(state)} is to verify {drafted} up to token {end} of {state.num_tokens} and what is guessed, "
             f"{state.draft_token_ids}"
         )
+
+
+def _check_guesses(row: ScheduledRow, max_model_len: int | None) -> None:
+    """The pass emits one token more than it verifies, so that a guess may not even reach the last one."""
+    state, num_guessed = row.state, len(row.draft_token_ids)
+    limits = {"max_model_len": max_model_len, "max_tokens": state.request.params.max_tokens}
+    ends = {"max_model_len": state.num_tokens + num_guessed, "max_tokens": state.num_output_tokens + num_guessed}
+    for name, limit in limits.items():
+        if num_guessed and limit is not None and ends[name] >= limit:
+            _violate(f"{_name(state)} is to verify {num_guessed} guessed tokens up to {ends[name]}; {name} is {limit}")
 
 
 def _check_written(state: RequestState, end: int, space: BlockSpace) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from refinfer.engine.answer import Answer
 from refinfer.engine.output import CompletionOutput, Logprob
 from refinfer.model.model_input import RowLogits
-from refinfer.sampling import SampleContext, finish, sample_token, token_logprobs
+from refinfer.sampling import Finish, FinishReason, SampleContext, sample_token, token_logprobs
 from refinfer.scheduler import Request, RequestState, RequestStatus
 from refinfer.tokenizer import Tokenizer
 
@@ -81,14 +81,29 @@ def _push(state: RequestState, answer: Answer, logits: np.ndarray, around: Surro
     token_id = sample_token(logits, context)
     logprobs = None if params.logprobs is None else token_logprobs(logits, token_id, params.logprobs)
     state.append(token_id)
-    end = finish(
-        token_id=token_id,
-        num_output_tokens=state.num_output_tokens,
-        num_tokens=state.num_tokens,
-        params=params,
-        eos_token_ids=around.eos_token_ids,
-        max_model_len=around.max_model_len,
-    )
+    end = end_after(request, state.token_ids, around)
     end = answer.push(token_id, end, logprobs)
     if end is not None:
         state.finish(end.reason, end.stop_reason)
+
+
+def end_after(request: Request, token_ids: Sequence[int], around: Surroundings) -> Finish | None:
+    """Gives the end that the last of some tokens brings by itself, by rules written here once more; None to go on.
+
+    An end-of-sequence token that is not ignored comes first, then a stop token, both with more than `min_tokens` tokens
+    of output, then the two lengths.
+
+    Args:
+        request: What was asked.
+        token_ids: Its prompt and what it has emitted, at least one token.
+        around: The ids that end a text, and the longest length.
+    """
+    params = request.params
+    num_output_tokens = len(token_ids) - len(request.prompt_token_ids)
+    if num_output_tokens > params.min_tokens:
+        if not params.ignore_eos and token_ids[-1] in around.eos_token_ids:
+            return Finish(FinishReason.STOP)
+        if token_ids[-1] in (params.stop_token_ids or ()):
+            return Finish(FinishReason.STOP, token_ids[-1])
+    is_longest = num_output_tokens == params.max_tokens or len(token_ids) == around.max_model_len
+    return Finish(FinishReason.LENGTH) if is_longest else None

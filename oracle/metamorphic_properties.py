@@ -4,9 +4,12 @@ import torch
 
 from oracle.case import Case
 from oracle.compare import as_rows, compare_logits, judge_tokens
-from oracle.errors import LogitsMismatch
+from oracle.errors import LogitsMismatch, OutcomeMismatch
 from oracle.observation import Observation
 from oracle.subjects import RequestRecord
+
+NUM_PROMPTS_IN_ORDER = 12
+"""Enough that an order of names and one of numbers differ."""
 
 
 def check_alone_equals_batched(case: Case, mode: str) -> Observation:
@@ -25,14 +28,26 @@ def check_alone_equals_batched(case: Case, mode: str) -> Observation:
 
 
 def check_order(case: Case, mode: str) -> Observation:
-    """Holds each request to itself when the others arrive in the opposite order."""
+    """Holds each request to itself when the others arrive in the opposite order, and answers to that of prompts."""
     count = len(case.scenario.requests)
+    if mode == "none" and count > 1:
+        _check_answers_in_order(case)
     order = tuple(reversed(range(count)))
     observation = Observation(witnessed=count > 1)
     for index, record in zip(order, case.records_in_order(mode, order), strict=True):
         what = f"{mode}, request {index}, in the opposite order"
         _see_same_run(observation, case, record, case.records(mode)[index], what)
     return observation
+
+
+def _check_answers_in_order(case: Case) -> None:
+    """Asks for more answers than one digit numbers, of one token each; they have to come in the order of prompts."""
+    prompts = [(token_id,) for request in case.scenario.requests for token_id in request.prompt_token_ids]
+    prompts = (prompts * NUM_PROMPTS_IN_ORDER)[:NUM_PROMPTS_IN_ORDER]
+    answered = case.subject("none").prompts_answered(prompts)
+    if answered != prompts:
+        message = f"none: prompts {prompts} were given, and answered in the order {answered}"
+        raise OutcomeMismatch(message, answered=answered)
 
 
 def check_chunked_prefill(case: Case, mode: str) -> Observation:

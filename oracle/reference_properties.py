@@ -96,7 +96,7 @@ def check_half_precision(case: Case, mode: str) -> Observation:
 
 
 def check_stopping(case: Case, mode: str) -> Observation:
-    """Holds each request to its end: the first end-of-sequence id, else `max_tokens`."""
+    """Holds each request to its end: the first end-of-sequence id, else `max_tokens`; and the ids to the files."""
     eos_token_ids = case.eos_token_ids
     observation = Observation(witnessed=False)
     for index, (request, record) in enumerate(zip(case.scenario.requests, case.records(mode), strict=True)):
@@ -114,6 +114,10 @@ def check_stopping(case: Case, mode: str) -> Observation:
                 f"for reason {record.finish_reason!r}; expected {num_expected} and {reason!r}"
             )
             raise OutcomeMismatch(message, index=index, num_tokens=len(record.output_token_ids))
+    known = case.subject(mode).eos_token_ids
+    if sorted(known) != sorted(set(eos_token_ids)):
+        message = f"{mode}: the ids that end a request are {known}, and the checkpoint says {eos_token_ids}"
+        raise OutcomeMismatch(message, eos_token_ids=known)
     return observation
 
 

@@ -3,6 +3,10 @@
 import numpy as np
 
 from oracle.errors import LogitsMismatch
+from oracle.sampling_effects import plain_token
+from oracle.sampling_spec import SamplingSpec
+from refinfer.sampling import SampleContext
+from refinfer.scheduler import Request
 from refinfer.shapes import Probabilities
 from refinfer.speculative import verifier
 
@@ -12,7 +16,12 @@ LAW_BOUND = 1e-12
 SOURCES_OF_LAW = ("refinfer/speculative/verifier.py",)
 """Where everything stands that the law asks, so that whatever breaks it sits there."""
 
+SAMPLED_LAW_BOUND = 1e-9
+"""Weights are exponentials here and there, of logits that penalties have moved, added up in another order."""
+
 _MAX_VOCAB_SIZE = 8
+_PROMPT, _OUTPUT = (0, 1), (1, 1, 0)
+_EOS_TOKEN_IDS = frozenset({1})
 
 
 def law_after_verification(target: Probabilities, drafted: Probabilities) -> Probabilities:
@@ -53,6 +62,55 @@ def check_rejection_law(num_cases: int, seed: int) -> int:
             )
             raise LogitsMismatch(message, difference=difference)
     return num_rejecting
+
+
+def check_sampled_law(num_cases: int, seed: int) -> int:
+    """Holds the law of verified tokens to that of plain sampling, for random logits under random parameters.
+
+    Returns:
+        How many cases leave tokens out.
+
+    Raises:
+        LogitsMismatch: The law is another one.
+    """
+    random = np.random.default_rng([seed, 1])
+    num_cut = 0
+    for number in range(num_cases):
+        vocab_size = int(random.integers(2, _MAX_VOCAB_SIZE + 1))
+        logits, drafted = 2 * random.normal(size=vocab_size), _distribution(random, vocab_size)
+        spec = _parameters(random, vocab_size)
+        params = spec.params(len(_OUTPUT) + 1, ignore_eos=False)
+        request = Request("law", None, _PROMPT, params)
+        context = SampleContext(params, 0, 0, _PROMPT, _OUTPUT, _EOS_TOKEN_IDS)
+        weights = dict(plain_token(logits.tolist(), spec, request, _OUTPUT, _EOS_TOKEN_IDS))
+        expected = np.array([weights.get(token_id, 0.0) for token_id in range(vocab_size)])
+        expected /= expected.sum()
+        num_cut += bool((expected == 0.0).any())
+        target = verifier.probabilities(logits, context)  # type: ignore[attr-defined]  # what guesses are held to
+        law = law_after_verification(target, drafted)
+        difference = float(np.abs(law - expected).max())
+        if not difference <= SAMPLED_LAW_BOUND:
+            message = (
+                f"draw {number}: the law of the tokens is {difference:.3g} off, over {SAMPLED_LAW_BOUND:g}; "
+                f"logits {logits.tolist()}, {spec}, guesses {drafted.tolist()}"
+            )
+            raise LogitsMismatch(message, difference=difference)
+    return num_cut
+
+
+def _parameters(random: np.random.Generator, vocab_size: int) -> SamplingSpec:
+    """Draws parameters, each of which is left out one time in four, so that most cases have several of them."""
+    has = [bool(own) for own in random.integers(4, size=6)]
+    return SamplingSpec(
+        temperature=float(random.choice([0.5, 1.0, 2.0])),
+        top_k=int(random.integers(2, vocab_size + 1)) if has[0] else 0,
+        top_p=float(random.uniform(0.2, 0.95)) if has[1] else 1.0,
+        min_p=float(random.uniform(0.01, 0.2)) if has[2] else 0.0,
+        repetition_penalty=float(random.uniform(0.6, 1.8)) if has[3] else 1.0,
+        frequency_penalty=float(random.uniform(-1.0, 1.0)) if has[4] else 0.0,
+        logit_bias=((0, float(random.uniform(-2.0, 2.0))),) if has[5] else (),
+        min_tokens=int(random.integers(len(_OUTPUT) + 2)),
+    )
 
 
 def _distribution(random: np.random.Generator, vocab_size: int) -> Probabilities:

@@ -138,8 +138,13 @@ class Scenario:
 
     @property
     def max_model_len(self) -> int:
-        """The longest request in tokens, prompt and output together."""
-        return max(len(request.prompt_token_ids) + request.max_tokens for request in self.requests)
+        """The longest that a request may be in tokens, prompt and output together; every prompt has room for one more.
+
+        It is as long as the longest request would be, unless the engine's settings cut it short.
+        """
+        longest = max(len(request.prompt_token_ids) + request.max_tokens for request in self.requests)
+        least = 1 + max(len(request.prompt_token_ids) for request in self.requests)
+        return max(least, longest - self.engine.max_model_len_cut)
 
     @property
     def num_tokens(self) -> int:

@@ -1,6 +1,7 @@
 """Did a request give in a schedule what it gives alone? Bit for bit, and a beginning of it where it was aborted."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from oracle.drive import DrivenRequest
@@ -31,7 +32,7 @@ def compare_request(
     for index, (own, alone) in enumerate(zip(samples, expected, strict=True)):
         compare_sample(own, alone, f"{what}, sample {index}")
         check_whole_text(own, tokenizer, f"{what}, sample {index}")
-        check_stop_strings(own, driven.request.params, f"{what}, sample {index}")
+        check_stop_strings(own, driven.request.params, tokenizer, f"{what}, sample {index}")
 
 
 def compare_sample(own: SampleRun, expected: SampleRun, what: str) -> None:
@@ -84,22 +85,29 @@ def check_whole_text(own: SampleRun, tokenizer: Tokenizer | None, what: str) -> 
         raise OutcomeMismatch(message, text=text, whole=whole)
 
 
-def check_stop_strings(own: SampleRun, params: SamplingParams, what: str) -> None:
+def check_stop_strings(own: SampleRun, params: SamplingParams, tokenizer: Tokenizer | None, what: str) -> None:
     """Holds text to holding no stop string, wherever one would have ended it.
 
-    Before `min_tokens` a stop string is text like any other, and beside a token that ends the request it is too.
+    What `min_tokens` tokens complete is text like any other, and beside a token that ends the request it is too; more
+    tokens than those, counted here once more, have to be there before a stop string can end it.
 
     Raises:
-        OutcomeMismatch: It holds one.
+        OutcomeMismatch: It holds one, or was ended by one too early.
     """
     output = own.output
-    ends_by_token = output.finish_reason == "stop" and not isinstance(output.stop_reason, str)
-    if params.min_tokens or ends_by_token or output.text is None:
+    stop, text = output.stop_reason, output.text
+    if isinstance(stop, str) and len(output.token_ids) <= params.min_tokens:
+        message = f"{what}: stop string {stop!r} ended {len(output.token_ids)} tokens, min_tokens {params.min_tokens}"
+        raise OutcomeMismatch(message, stop_string=stop)
+    ends_by_token = output.finish_reason == "stop" and not isinstance(stop, str)
+    if ends_by_token or text is None or tokenizer is None:
         return
+    early = tokenizer.decode(output.token_ids[: params.min_tokens])
+    num_settled = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(early, text, strict=False)))
     for stop_string in params.stop_strings:
-        if stop_string in output.text:
-            message = f"{what}: text {output.text!r} was streamed past the stop string {stop_string!r}"
-            raise OutcomeMismatch(message, text=output.text, stop_string=stop_string)
+        if text.find(stop_string, max(0, num_settled - len(stop_string) + 1)) >= 0:
+            message = f"{what}: text {text!r} was streamed past the stop string {stop_string!r}"
+            raise OutcomeMismatch(message, text=text, stop_string=stop_string)
 
 
 def _check_beginning(own: Any, expected: Any, what: str) -> None:

@@ -11,6 +11,7 @@ from oracle.choosers import Chooser, HypothesisChooser
 from oracle.engine_spec import EngineSpec, StepScript
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
+from oracle.schedule_company import bend
 from refinfer.config.engine_config import PREEMPTIONS
 
 Draw = Callable[..., Any]
@@ -178,7 +179,7 @@ def choose_script(choose: Chooser) -> tuple[StepScript, ...]:
 
 def choose_symbolic_schedule(choose: Chooser, *, is_speculative: bool | None = None) -> Scenario:
     """Chooses a schedule for the symbolic model; the simplest is one request of one token, in one chunk, alone."""
-    return Scenario(
+    scenario = Scenario(
         requests=_choose_requests(choose, MAX_REQUESTS, _MAX_TOKENS, has_text=True),
         max_num_seqs=choose.one_of(_MAX_NUM_SEQS),
         checkpoint=None,
@@ -186,6 +187,7 @@ def choose_symbolic_schedule(choose: Chooser, *, is_speculative: bool | None = N
         script=choose_script(choose),
         is_symbolic=True,
     )
+    return bend(choose.aside(), scenario, has_text=True)
 
 
 def choose_model_schedule(
@@ -197,7 +199,7 @@ def choose_model_schedule(
 ) -> Scenario:
     """Chooses a schedule for one of some tiny models, some of its outputs long enough to leave a RoPE band."""
     spec = choose.one_of(checkpoints)
-    return Scenario(
+    scenario = Scenario(
         requests=_choose_requests(choose, MAX_MODEL_REQUESTS, _MODEL_MAX_TOKENS, has_text=spec.with_tokenizer),
         max_num_seqs=choose.one_of(_MAX_NUM_SEQS),
         batch_invariant=batch_invariant,
@@ -205,19 +207,13 @@ def choose_model_schedule(
         engine=choose_engine(choose, is_speculative=is_speculative),
         script=choose_script(choose),
     )
+    return bend(choose.aside(), scenario, has_text=spec.with_tokenizer)
 
 
 def _choose_requests(
     choose: Chooser, most: int, nums_of_tokens: Sequence[int], *, has_text: bool
 ) -> tuple[RequestSpec, ...]:
-    """Chooses the requests of a schedule, at least one.
-
-    Args:
-        choose: Makes the choices.
-        most: Most requests.
-        nums_of_tokens: How many tokens a request may emit.
-        has_text: Whether stop strings can be looked for.
-    """
+    """Chooses the requests of a schedule, at least one and at most so many, and how many tokens each may emit."""
     requests: list[RequestSpec] = []
     for _ in choose.items(most, least=1):
         request = RequestSpec(

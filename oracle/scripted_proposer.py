@@ -31,13 +31,21 @@ class ScriptedProposer:
         self._guesses = guesses
         self._end_token_id = end_token_id
         self._vocab_size = vocab_size
+        self._known: set[Hashable] = set()
+
+    @property
+    def num_held_samples(self) -> int:
+        """Samples that it was asked about and has not been told to forget, as a model that guesses would keep them."""
+        return len(self._known)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """Guesses for each request; past its last token as if it went on with token 0."""
+        self._known.update(request.key for request in requests)
         return [self._guess(request) for request in requests]
 
     def forget(self, key: Hashable) -> None:
-        """Does nothing: nothing is kept."""
+        """Forgets a sample."""
+        self._known.discard(key)
 
     def _guess(self, request: DraftRequest) -> Draft:
         state = cast("RequestState", request.key)

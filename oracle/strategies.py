@@ -23,8 +23,8 @@ _INTERMEDIATE_SIZES = (64, 48, 112, 172)
 _VOCAB_SIZES = (97, 131, 288)
 """The last has room for the tiny tokenizer."""
 _ROPE_TYPES = ("default", "linear", "llama3")
-_EOS_STRIDES = (0, 11, 5, 3)
-"""Every so many-th token id ends a request, so that some rows end early; 0 for none."""
+_EOS_STRIDES = (0, 11, 5, 3, None)
+"""Every so many-th token id ends a request, so that some rows end early; 0 for none, and None for id 0 alone."""
 
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
 """The first is drawn twice as often: float32, where most properties bite."""
@@ -76,10 +76,16 @@ def checkpoint_specs(draw: Draw) -> CheckpointSpec:
         legacy_rope_keys=draw(st.booleans(), label="legacy_rope_keys"),
         dtype=draw(st.sampled_from(_STORED_DTYPES), label="stored_dtype"),
         num_shards=draw(st.sampled_from((1, 2)), label="num_shards"),
-        eos_token_ids=tuple(range(1, vocab_size, eos_stride)) if eos_stride else (),
+        eos_token_ids=_eos_token_ids(vocab_size, eos_stride),
         num_tied_rows=draw(st.sampled_from((0, 16)), label="num_tied_rows"),
         with_tokenizer=vocab_size >= TOKENIZER_SIZE,
     )
+
+
+def _eos_token_ids(vocab_size: int, stride: int | None) -> tuple[int, ...]:
+    if stride is None:
+        return (0,)
+    return tuple(range(1, vocab_size, stride)) if stride else ()
 
 
 def texts() -> st.SearchStrategy[str]:

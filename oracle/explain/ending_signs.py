@@ -30,6 +30,7 @@ class EndingSigns:
         driven: What came out.
         place: Which request it is.
         last_step: When each of its samples emitted its last token.
+        max_model_len: The longest that it may be, prompt and output together.
         is_exact: Whether its scores have to be those of the request alone to the last bit.
     """
 
@@ -40,8 +41,10 @@ class EndingSigns:
         place: int,
         last_step: dict[tuple[int, int], int],
         *,
+        max_model_len: int,
         is_exact: bool,
     ) -> None:
+        self._max_model_len = max_model_len
         self._is_exact = is_exact
         self._spec = spec
         self._driven = driven
@@ -64,14 +67,15 @@ class EndingSigns:
             return
         if output.finish_reason == "abort" or isinstance(output.stop_reason, str):
             return
-        due, got = due_end(self._spec, output.token_ids, eos_token_ids), (len(output.token_ids), output.finish_reason)
+        due = due_end(self._spec, output.token_ids, eos_token_ids, self._max_model_len)
+        got = (len(output.token_ids), output.finish_reason)
         if due != got:
             what = f"request {self._place} ends after {got[0]} tokens ({got[1]}), and {due[0]} ({due[1]}) were due"
             yield self._sign(own, 2, _ENDS, what)
 
     def _plain(self, own: SampleRun, tokenizer: Tokenizer | None) -> Iterator[Suspicion]:
         checks: tuple[tuple[Callable[[], None], Suspect], ...] = (
-            (lambda: check_stop_strings(own, self._driven.request.params, "stop strings"), _STRINGS),
+            (lambda: check_stop_strings(own, self._driven.request.params, tokenizer, "stop strings"), _STRINGS),
             (lambda: check_whole_text(own, tokenizer, "text"), _STRINGS if self._spec.sampling.stop else _TEXT),
             (lambda: _check_scores(self._spec, own), _SCORES),
         )
@@ -118,13 +122,16 @@ def _are_of_the_same_rows(own: PromptLogprobs, alone: PromptLogprobs) -> bool:
     return False
 
 
-def due_end(spec: RequestSpec, token_ids: Sequence[int], eos_token_ids: frozenset[int]) -> tuple[int, str]:
+def due_end(
+    spec: RequestSpec, token_ids: Sequence[int], eos_token_ids: frozenset[int], max_model_len: int
+) -> tuple[int, str]:
     """Gives after how many of some tokens a request has to end, and why; one more where none of them ends it."""
     ends = set(spec.sampling.stop_token_ids) | (set() if spec.ignore_eos else set(eos_token_ids))
+    most = min(spec.max_tokens, max_model_len - len(spec.prompt_token_ids))
     for number, token_id in enumerate(token_ids, start=1):
         if token_id in ends and number > spec.sampling.min_tokens:
             return number, "stop"
-        if number == spec.max_tokens:
+        if number == most:
             return number, "length"
     return len(token_ids) + 1, "length"
 

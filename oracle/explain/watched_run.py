@@ -160,7 +160,14 @@ def _at_the_end(
     scenario = parts.scenario
     is_exact = scenario.batch_invariant or parts.model is None
     for place, (driven, expected) in enumerate(zip(drive.driven, parts.expected, strict=True)):
-        ending = EndingSigns(scenario.requests[place], driven, place, last_step, is_exact=is_exact)
+        ending = EndingSigns(
+            scenario.requests[place],
+            driven,
+            place,
+            last_step,
+            max_model_len=scenario.max_model_len,
+            is_exact=is_exact,
+        )
         yield from ending.all(expected, parts.tokenizer, parts.eos_token_ids)
     yield from _published(watch, drive)
 

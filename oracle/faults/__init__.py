@@ -75,10 +75,6 @@ FAULTS = {
 }
 """Every planted fault by its switch."""
 
-UNTRIED_FAULTS = tuple(fault.name for module in _MODULES_OF_THE_MATRIX for fault in module.FAULTS)
-"""Those that no test holds a hunt to: which ways of looking see them, if any does, is for a kill matrix to say.
-They were listed before the first of them was hunted."""
-
 LAW_FAULTS = tuple(fault.name for fault in FAULTS.values() if fault.area is Area.LAW)
 """Those that the law of verified tokens is to catch."""
 
@@ -93,4 +89,4 @@ SCHEDULE_FAULTS = tuple(
 NO_OP_FAULTS = {fault.name: fault for module in (no_op_faults, no_op_memory_faults) for fault in module.NO_OPS}
 """Faults that are none, by their switches: other ways to do the same. An alarm about one is a false alarm."""
 
-__all__ = ["FAULTS", "LAW_FAULTS", "NO_OP_FAULTS", "SCHEDULE_FAULTS", "UNTRIED_FAULTS", "Area", "Fault"]
+__all__ = ["FAULTS", "LAW_FAULTS", "NO_OP_FAULTS", "SCHEDULE_FAULTS", "Area", "Fault"]

@@ -187,7 +187,7 @@ def abort_leaves_draft(self: EngineCore, state: RequestState) -> None:
 
 @one_replacement(
     "verified_with_cuts_in_other_order",
-    Area.DRAFTING,
+    Area.LAW,
     "a guess is held to a distribution that was cut by top_p before top_k, where tokens are drawn the other way round",
     verifier,
     "probabilities",

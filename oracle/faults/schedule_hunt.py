@@ -7,19 +7,20 @@ from oracle.choosers import RandomChooser
 from oracle.drive import Drive
 from oracle.errors import CheckFailed, FaultNotCaught, LogitsMismatch
 from oracle.faults.registry import Area, Fault
-from oracle.invariants import check_core, check_output
-from oracle.rejection_law import check_rejection_law
+from oracle.rejection_law import check_rejection_law, check_sampled_law
 from oracle.sampling_effects import observed_effects
 from oracle.scenario import Scenario
 from oracle.schedule_core import requests_of, symbolic_core
 from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
+from oracle.state_watch import StateWatch
 from oracle.symbolic import EOS_TOKEN_IDS, VOCAB_SIZE
 from oracle.symbolic_check import errors_as_failures, run_symbolic, symbolic_answers
-from refinfer.scheduler import SchedulerOutput
 
 NEEDS_A_MODEL = (Area.PAGED, Area.DRAFTING)
 """Areas whose code the symbolic model does not run."""
+
+_NEED_GUESSES = frozenset({"speculation", "draft model"})
 
 SYMBOLIC_MODES = ("paged", "continuous")
 MODEL_MODES = ("paged", "paged_gather")
@@ -58,7 +59,7 @@ def hunt_schedules(fault: Fault, *, num_schedules: int, seed: int = 0) -> Schedu
     choose = RandomChooser(seed)
     runs = ModelRuns()
     needs_model = fault.area in NEEDS_A_MODEL
-    is_speculative = "speculation" in fault.needs or fault.area in (Area.SPECULATIVE, Area.DRAFTING)
+    is_speculative = not _NEED_GUESSES.isdisjoint(fault.needs) or fault.area in (Area.SPECULATIVE, Area.DRAFTING)
     for number in range(1, num_schedules + 1):
         if needs_model:
             scenario = choose_model_schedule(choose, CHECKPOINTS, batch_invariant=True, is_speculative=is_speculative)
@@ -76,7 +77,7 @@ def hunt_law(fault: Fault, *, num_cases: int, seed: int = 0) -> str:
 
     Args:
         fault: What to plant.
-        num_cases: Most pairs of distributions that are tried.
+        num_cases: Most pairs of distributions that are tried, and as many logits under random parameters.
         seed: The same seed tries the same ones.
 
     Raises:
@@ -85,6 +86,7 @@ def hunt_law(fault: Fault, *, num_cases: int, seed: int = 0) -> str:
     try:
         with fault.planted():
             check_rejection_law(num_cases, seed)
+            check_sampled_law(num_cases, seed)
     except LogitsMismatch as error:
         return str(error)
     message = f"fault {fault.name} ({fault.bug}) passed {num_cases} pairs of distributions unseen"
@@ -115,16 +117,12 @@ def run_watched(scenario: Scenario) -> Drive:
     plain = _on_symbolic_model(replace(scenario, script=()))
     expected = None if plain.engine.speculative is None else symbolic_answers(plain)
     drive = Drive(symbolic_core(plain, "paged", expected), plain, requests_of(plain))
-    core = drive.core
-    schedule = core.scheduler.schedule
-
-    def watched() -> SchedulerOutput:
-        check_core(core, max_num_seqs=scenario.max_num_seqs)
-        output = schedule()
-        check_output(output, core.scheduler, scenario.max_num_seqs, scenario.engine.max_num_batched_tokens)
-        return output
-
-    core.scheduler.schedule = watched  # type: ignore[method-assign]  # no switch for being watched, on purpose
+    StateWatch(
+        drive.core,
+        max_num_seqs=scenario.max_num_seqs,
+        token_budget=scenario.engine.max_num_batched_tokens,
+        max_model_len=scenario.max_model_len,
+    )
     with errors_as_failures("paged"):
         drive.run()
     return drive

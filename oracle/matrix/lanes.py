@@ -10,13 +10,13 @@ from oracle.check import DRAWS_PER_CASE, MAX_CASES_PER_CHECKPOINT
 from oracle.checkpoints import CheckpointSpec
 from oracle.choosers import RandomChooser
 from oracle.drive import Drive
-from oracle.errors import CheckFailed, InvariantViolation, LogitsMismatch, OutcomeMismatch, TextMismatch
+from oracle.errors import CheckFailed, InvariantViolation, LogitsMismatch, NeverEnds, OutcomeMismatch, TextMismatch
 from oracle.faults.schedule_hunt import run_watched
 from oracle.lone_answer import SampleRun
 from oracle.matrix.case_looks import CASE_LOOKS, look_at_case
 from oracle.matrix.kills import RULES
 from oracle.matrix.looks import LOOKS, EndedRun, look_at
-from oracle.rejection_law import check_rejection_law
+from oracle.rejection_law import check_rejection_law, check_sampled_law
 from oracle.scenario import Scenario
 from oracle.schedule_core import SYMBOLIC_TOKENIZER, model_core, requests_of, symbolic_core
 from oracle.schedule_properties import CHECKPOINTS
@@ -63,7 +63,9 @@ def driven_to_its_end(drive: Drive) -> tuple[bool, list[tuple[str, str]]]:
         return True, [("lifecycle", str(error))]
     except TextMismatch as error:
         return False, [("text", str(error))]
-    # Broad on purpose: whatever an engine raises on a legal schedule is its failure, and so is to run for ever.
+    except OutcomeMismatch as error:
+        return False, [("lifecycle" if isinstance(error, NeverEnds) else "contract", str(error))]
+    # Broad on purpose: whatever an engine raises on a legal schedule is its failure.
     except Exception as error:  # noqa: BLE001
         return False, [("lifecycle", f"{type(error).__name__}: {error}")]
     return True, []
@@ -194,6 +196,7 @@ class LawLane(Lane):
         self._num_pairs += 1
         try:
             check_rejection_law(1, self._seed + self._num_pairs)
+            check_sampled_law(1, self._seed + self._num_pairs)
         except LogitsMismatch as error:
             yield "distribution", str(error)
 

@@ -144,7 +144,7 @@ def _check_tokens(run: EndedRun, *, is_greedy: bool) -> None:
 def _check_promises(run: EndedRun) -> None:
     for sample in run.samples:
         compare_fields(sample.own, sample.alone, _PROMISES, sample.what)
-        check_stop_strings(sample.own, sample.driven.request.params, sample.what)
+        check_stop_strings(sample.own, sample.driven.request.params, run.tokenizer, sample.what)
         other_effects(sample.spec, sample.own)
     check_guesses(run.drive)
 

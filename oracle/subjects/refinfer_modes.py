@@ -62,7 +62,7 @@ class RefinferSubject:
         """Runs requests together; see `Subject.run`.
 
         Raises:
-            OutcomeMismatch: They go on without an end.
+            NeverEnds: They go on without an end.
         """
         params = [
             SamplingParams(temperature=0.0, max_tokens=request.max_tokens, ignore_eos=request.ignore_eos)
@@ -79,6 +79,16 @@ class RefinferSubject:
             for row in step_rows:
                 rows_by_id[row.state.request.request_id].append((row, len(step_rows)))
         return [_record(rows, self._llm.model.dtype) for rows in rows_by_id.values()]
+
+    def prompts_answered(self, prompts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Answers prompts with one token each, as a caller would, on an engine that has done nothing yet.
+
+        Returns:
+            The prompt of each answer, in the order of the answers.
+        """
+        fresh = LLM(self._llm.engine.loaded, **options_of(self._mode))
+        answers = fresh.generate([list(prompt) for prompt in prompts], SamplingParams(temperature=0.0, max_tokens=1))
+        return [tuple(answer.prompt_token_ids) for answer in answers]
 
     def all_logits(self, token_ids: Sequence[int]) -> torch.Tensor:
         """Gives the logits of every position of one sequence, in one pass without a cache."""

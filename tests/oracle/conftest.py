@@ -95,6 +95,10 @@ class ScriptedSubject:
         records = [self._record(request, len(requests)) for request in requests]
         return self._corrupt(records)
 
+    def prompts_answered(self, prompts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Each in its turn."""
+        return list(prompts)
+
     def all_logits(self, token_ids: Sequence[int]) -> torch.Tensor:
         """The logits of every position."""
         return self._rounded(scripted_logits(token_ids))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from oracle.choosers import HypothesisChooser, RandomChooser
+from oracle.choosers import HypothesisChooser, RandomChooser, SimplestChooser
 
 
 def choices(choose):
@@ -29,3 +29,18 @@ def test_the_same_seed_makes_the_same_choices():
 def test_hypothesis_shrinks_to_the_first_options():
     drawn = st.composite(lambda draw: choices(HypothesisChooser(draw)))()
     assert find(drawn, lambda _: True) == ("a", [0], (0,))
+
+
+def test_choices_aside_move_no_others():
+    with_aside, without = RandomChooser(3), RandomChooser(3)
+    first = choices(with_aside)
+    drawn = [choices(with_aside.aside()) for _ in range(20)]
+    assert (first, choices(with_aside)) == (choices(without), choices(without))
+    assert len(set(map(str, drawn))) > 10
+    assert drawn == [choices(without.aside()) for _ in range(20)]
+
+
+def test_hypothesis_leaves_what_is_chosen_aside_at_its_simplest():
+    drawn = st.composite(lambda draw: choices(HypothesisChooser(draw).aside()))()
+    assert find(drawn, lambda _: True) == choices(SimplestChooser()) == ("a", [0], (0,))
+    assert choices(SimplestChooser().aside()) == ("a", [0], (0,))

@@ -57,6 +57,17 @@ def test_a_block_that_is_left_is_seen():
         check_all_given_back(drive.core)
 
 
+def test_what_is_left_of_guesses_for_an_aborted_request_is_seen():
+    first, second = guessing("right", "wrong").requests
+    scenario = replace(guessing("right", "wrong"), requests=(replace(first, abort_step=2), second))
+    driven(scenario)
+    with (
+        FAULTS["abort_leaves_draft"].planted(),
+        pytest.raises(InvariantViolation, match="ended, and 1 samples that were guessed for are left"),
+    ):
+        driven(scenario)
+
+
 def test_a_run_without_an_end_is_stopped(monkeypatch):
     monkeypatch.setattr(drive_module, "MIN_MAX_STEPS", 4)
     monkeypatch.setattr(drive_module, "MAX_STEPS_PER_TOKEN", 0)

@@ -14,13 +14,13 @@ from oracle.case import Case
 from oracle.check import CheckSettings
 from oracle.checkpoints import CheckpointSpec
 from oracle.errors import FaultNotCaught
-from oracle.faults import FAULTS, LAW_FAULTS, NO_OP_FAULTS, SCHEDULE_FAULTS, UNTRIED_FAULTS, Area, Fault
+from oracle.faults import FAULTS, LAW_FAULTS, NO_OP_FAULTS, SCHEDULE_FAULTS, Area, Fault
 from oracle.faults.facts import Facts
 from oracle.faults.hunt import Catch, hunt
 from oracle.faults.registry import Replacement, one_replacement
 from oracle.faults.schedule_hunt import hunt_law, hunt_schedules, run_watched
 from oracle.properties import PROPERTIES, observe
-from oracle.rejection_law import check_rejection_law
+from oracle.rejection_law import check_rejection_law, check_sampled_law
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
 from oracle.strategies import scenarios
@@ -31,19 +31,16 @@ from refinfer.numerics.plain import PlainNumerics
 
 pytestmark = pytest.mark.without_shape_checks
 
-RARELY_SEEN = ("presence_counts_often",)
-"""Faults that change a token in few schedules only."""
+NUM_SCHEDULES = 300
+"""Seeds 0, 1 and 2 needed 65, 214 and 262 for the fault that each of them saw last."""
+
+NUM_CASES_OF_THE_LAW = 100
 
 PROPERTY_FAULTS = tuple(name for name in FAULTS if name not in (*SCHEDULE_FAULTS, *LAW_FAULTS))
 """Faults that the properties of generated cases are to catch."""
 
 SWITCHES = {**FAULTS, **NO_OP_FAULTS}
 """Everything that can be planted."""
-
-
-def tried(names):
-    """Those of some faults that a test holds a hunt to."""
-    return [name for name in names if name not in UNTRIED_FAULTS]
 
 
 BUSY = Scenario(
@@ -81,11 +78,13 @@ BUSY_IN_BFLOAT16 = replace(
 BUSY_OF_ODD_WIDTH = replace(BUSY, checkpoint=replace(BUSY.checkpoint or CheckpointSpec(), intermediate_size=172))
 """A width that leaves elements over at the end of a loop over whole vectors."""
 
+BUSY_WITH_TIED_HEAD = replace(BUSY, checkpoint=replace(BUSY.checkpoint or CheckpointSpec(), tie_word_embeddings=True))
+
 BUSY_CASES = CheckSettings(
     modes=MODES,
-    strategy=st.sampled_from((BUSY, BUSY_IN_BFLOAT16, BUSY_OF_ODD_WIDTH)),
+    strategy=st.sampled_from((BUSY, BUSY_IN_BFLOAT16, BUSY_OF_ODD_WIDTH, BUSY_WITH_TIED_HEAD)),
     folder=None,
-    num_examples=3,
+    num_examples=4,
     seed=0,
     shrink=False,
     stop_at_failure=True,
@@ -95,11 +94,10 @@ GENERATED_CASES = replace(BUSY_CASES, strategy=scenarios(), num_examples=12)
 NO_OP = Fault("no_op", Area.MODEL, "nothing is wrong", (Replacement(PlainNumerics, "silu", PlainNumerics.silu),))
 
 
-@pytest.mark.parametrize("name", tried(SCHEDULE_FAULTS))
+@pytest.mark.parametrize("name", SCHEDULE_FAULTS)
 def test_fault_is_caught_by_schedules(name):
     """By one that holds once the fault is pulled out again."""
-    num_schedules = 1500 if name in RARELY_SEEN else 300
-    catch = hunt_schedules(FAULTS[name], num_schedules=num_schedules)
+    catch = hunt_schedules(FAULTS[name], num_schedules=NUM_SCHEDULES)
     if catch.scenario.is_symbolic:
         run_watched(catch.scenario)
         run_symbolic(catch.scenario, "paged")
@@ -127,19 +125,20 @@ def test_state_of_a_case_for_a_model_is_watched_too():
     assert run_watched(Scenario(requests)).num_steps > 0
 
 
-@pytest.mark.parametrize("name", tried(LAW_FAULTS))
+@pytest.mark.parametrize("name", LAW_FAULTS)
 def test_fault_is_caught_by_the_law(name):
-    assert "the law of the tokens is" in hunt_law(FAULTS[name], num_cases=50)
-    check_rejection_law(50, 0)
+    assert "the law of the tokens is" in hunt_law(FAULTS[name], num_cases=NUM_CASES_OF_THE_LAW)
+    check_rejection_law(NUM_CASES_OF_THE_LAW, 0)
+    check_sampled_law(NUM_CASES_OF_THE_LAW, 0)
 
 
 def test_the_law_raises_no_alarm_without_a_fault():
-    with pytest.raises(FaultNotCaught, match=r"fault no_op \(nothing is wrong\) passed 50 pairs .* unseen") as caught:
-        hunt_law(NO_OP, num_cases=50)
-    assert caught.value.num_cases == 50
+    with pytest.raises(FaultNotCaught, match=r"fault no_op \(nothing is wrong\) passed 100 pairs .* unseen") as caught:
+        hunt_law(NO_OP, num_cases=NUM_CASES_OF_THE_LAW)
+    assert caught.value.num_cases == NUM_CASES_OF_THE_LAW
 
 
-@pytest.mark.parametrize("name", tried(PROPERTY_FAULTS))
+@pytest.mark.parametrize("name", PROPERTY_FAULTS)
 def test_fault_is_caught(name):
     """By a property that holds on the very same case once the fault is pulled out again."""
     catch = hunt(FAULTS[name], BUSY_CASES)

@@ -1,5 +1,7 @@
 """Each invariant is seen to fire on a state that was spoilt by hand, and none on a sound one."""
 
+from dataclasses import replace
+
 import pytest
 
 from oracle.chain_runner import ChainRunner
@@ -151,6 +153,24 @@ def test_row_that_verifies_what_was_not_guessed_or_skips_a_token_is_seen(core, n
         return
     with pytest.raises(InvariantViolation, match=r"is to (verify|run)"):
         check_output(output, core.scheduler, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("max_model_len", "max_tokens", "limit"), [(7, 16, None), (5, 16, "max_model_len is 5"), (7, 3, "max_tokens is 3")]
+)
+def test_guess_as_far_as_the_last_token_is_seen(core, max_model_len, max_tokens, limit):
+    """The pass emits one token after those that it verifies."""
+    state = core.scheduler.running[0]
+    assert (state.num_tokens, state.num_output_tokens) == (5, 2)
+    state.request = replace(state.request, params=SamplingParams(max_tokens=max_tokens))
+    core.scheduler.propose(state, (7,))
+    assert core.scheduler.look_ahead(state, 1, 1) == 1
+    output = SchedulerOutput((ScheduledRow(state, 2, True, 1, (7,)),))
+    if limit is None:
+        check_output(output, core.scheduler, 3, None, max_model_len)
+        return
+    with pytest.raises(InvariantViolation, match=rf"is to verify 1 guessed tokens up to \d; {limit}"):
+        check_output(output, core.scheduler, 3, None, max_model_len)
 
 
 def test_step_of_a_request_that_waits_is_seen(core):

@@ -8,10 +8,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from oracle.case import Case
-from oracle.errors import LogitsMismatch, MismatchError, TokenMismatch
+from oracle.checkpoints import CheckpointSpec
+from oracle.errors import LogitsMismatch, MismatchError, OutcomeMismatch, TokenMismatch
 from oracle.metamorphic_properties import check_alone_equals_batched, check_bits, check_chunked_prefill, check_order
 from oracle.scenario import DTYPES, RequestSpec, Scenario
-from oracle.subjects import MODES
+from oracle.subjects import MODES, RefinferSubject
 
 pytestmark = pytest.mark.without_shape_checks
 
@@ -215,3 +216,18 @@ def test_chunks_are_witnessed_by_a_cut_only(cuts, is_witnessed, scripted_case):
     requests = (RequestSpec((1, 2)), RequestSpec((1, 2, 3), cuts=cuts))
     observation = check_chunked_prefill(scripted_case(Scenario(requests=requests, checkpoint=None)), "none")
     assert observation.witnessed is is_witnessed
+
+
+def test_answers_in_another_order_than_prompts_are_seen(monkeypatch):
+    """As an order of names gives, of which the eleventh comes before the second."""
+    case = Case(Scenario((RequestSpec((3, 1, 4, 15, 9)), RequestSpec((2, 6))), checkpoint=CheckpointSpec(num_layers=1)))
+    check_order(case, "none")
+    answered = RefinferSubject.prompts_answered
+
+    def by_name(self, prompts):
+        own = answered(self, prompts)
+        return [own[place] for place in sorted(range(len(own)), key=str)]
+
+    monkeypatch.setattr(RefinferSubject, "prompts_answered", by_name)
+    with pytest.raises(OutcomeMismatch, match=r"prompts .* were given, and answered in the order"):
+        check_order(case, "none")

@@ -20,6 +20,7 @@ from oracle.reference_properties import (
     check_witness_logits,
 )
 from oracle.scenario import RequestSpec, Scenario
+from refinfer.config import load_eos_token_ids
 from refinfer.engine import loading
 
 FEW = settings(max_examples=max(5, settings().max_examples // 4))
@@ -275,6 +276,18 @@ def test_stopping_sees_a_subject_that_knows_other_eos_token_ids(monkeypatch):
     requests = tuple(RequestSpec((token_id,), max_tokens=6) for token_id in range(5))
     with pytest.raises(OutcomeMismatch, match="expected"):
         check_stopping(Case(Scenario(requests=requests, checkpoint=spec)), "none")
+
+
+@pytest.mark.parametrize("eos_token_ids", [(0,), (5,), (0, 5)])
+def test_stopping_sees_an_id_that_the_subject_does_not_know_before_it_comes(eos_token_ids, monkeypatch):
+    """Id 0 is an id like any other."""
+    spec = CheckpointSpec(num_layers=1, eos_token_ids=eos_token_ids)
+    scenario = Scenario(requests=(RequestSpec((1,), ignore_eos=True),), checkpoint=spec)
+    check_stopping(Case(scenario), "none")
+    read = load_eos_token_ids
+    monkeypatch.setattr(loading, "load_eos_token_ids", lambda folder: read(folder)[1:])
+    with pytest.raises(OutcomeMismatch, match=r"the ids that end a request are .*, and the checkpoint says"):
+        check_stopping(Case(scenario), "none")
 
 
 def test_reference_bits_refuses_the_smallest_difference(scripted_case, monkeypatch):

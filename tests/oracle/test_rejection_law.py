@@ -6,9 +6,14 @@ import pytest
 from oracle import rejection_law
 from oracle.errors import LogitsMismatch
 from oracle.faults import FAULTS, LAW_FAULTS
-from oracle.rejection_law import LAW_BOUND, check_rejection_law, law_after_verification
+from oracle.rejection_law import LAW_BOUND, check_rejection_law, check_sampled_law, law_after_verification
 
 NUM_CASES = 60
+
+OF_DRAWN_PARAMETERS = ("verified_with_cuts_in_other_order",)
+"""Faults of what guesses are held to, which need logits and parameters to show."""
+
+OF_PAIRS = tuple(name for name in LAW_FAULTS if name not in OF_DRAWN_PARAMETERS)
 
 PAIRS = {
     "some-more-some-less": ((0.5, 0.3, 0.2), (0.2, 0.2, 0.6)),
@@ -29,7 +34,7 @@ def test_law_after_verification_is_the_models(target, drafted):
     assert np.abs(law - np.array(target)).max() <= LAW_BOUND
 
 
-@pytest.mark.parametrize("name", LAW_FAULTS)
+@pytest.mark.parametrize("name", OF_PAIRS)
 def test_law_after_verification_asks_the_functions_that_verify(name):
     target, drafted = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
     with FAULTS[name].planted():
@@ -47,7 +52,7 @@ def test_check_counts_no_pair_of_equal_distributions(monkeypatch):
     assert check_rejection_law(NUM_CASES, 0) == 0
 
 
-@pytest.mark.parametrize("name", LAW_FAULTS)
+@pytest.mark.parametrize("name", OF_PAIRS)
 def test_check_names_the_pair_whose_law_is_another(name):
     with (
         FAULTS[name].planted(),
@@ -71,3 +76,20 @@ def test_pairs_have_tokens_left_out_and_both_stay_distributions():
     drawn = [rejection_law._distribution(random, 6) for _ in range(NUM_CASES)]
     assert all(own.sum() == pytest.approx(1.0) and (own >= 0.0).all() for own in drawn)
     assert 0 < sum((own == 0.0).any() for own in drawn) < NUM_CASES
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sampled_law_holds_and_most_cases_leave_tokens_out(seed):
+    assert NUM_CASES // 2 < check_sampled_law(NUM_CASES, seed) <= NUM_CASES
+    assert check_sampled_law(0, seed) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", OF_DRAWN_PARAMETERS)
+def test_sampled_law_names_the_draw_whose_law_is_another(name, seed):
+    """And pairs of distributions alone show nothing."""
+    with FAULTS[name].planted():
+        check_rejection_law(NUM_CASES, seed)
+        with pytest.raises(LogitsMismatch, match=r"draw \d+: the law .* off, over 1e-09; logits \[.*\], Sampling"):
+            check_sampled_law(2 * NUM_CASES, seed)
+    check_sampled_law(2 * NUM_CASES, seed)

@@ -133,7 +133,7 @@ BUGS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {
 @pytest.mark.parametrize("name", BUGS)
 def test_planted_bug_is_caught_on_a_small_schedule(name):
     mode, replacements = BUGS[name]
-    choose, report = RandomChooser(0), ModeReport(mode)
+    choose, report = RandomChooser(1), ModeReport(mode)
     patches = [mock.patch.object(*replacement) for replacement in replacements]
     for patch in patches:
         patch.start()

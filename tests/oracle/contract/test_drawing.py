@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oracle.choosers import RandomChooser
+from oracle.choosers import RandomChooser, SimplestChooser
 from oracle.contract.drawing import MAX_REQUESTS, Limits, choose_run, is_legal
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.parameters import PARAMETERS
@@ -179,20 +179,6 @@ def test_same_seed_draws_the_same_run():
 
 
 def test_simplest_run_is_one_greedy_token():
-    class Simplest:
-        """Always takes the simplest."""
-
-        def one_of(self, options):
-            return options[0]
-
-        def items(self, most, *, least=0):
-            del most
-            return iter(range(least))
-
-        def token_ids(self, alphabet, most):
-            del alphabet, most
-            return (0,)
-
-    (request,) = choose_run(Simplest(), ALL, LIMITS)
+    (request,) = choose_run(SimplestChooser(), ALL, LIMITS)
     assert (request.prompt_token_ids, request.max_tokens, request.parameters) == ((0,), 1, {})
     assert (request.arrival, request.abort_after) == (0, None)

@@ -1,9 +1,8 @@
-from dataclasses import replace
-
 import pytest
 
-from oracle.engine_spec import StepScript
+from oracle.engine_spec import EngineSpec, StepScript
 from oracle.explain.bookkeeping_signs import pointed_at
+from oracle.scenario import RequestSpec, Scenario
 
 
 @pytest.mark.parametrize(
@@ -39,13 +38,16 @@ def test_broken_invariant_points_at_what_it_is_about(message, operation):
     assert pointed_at(message).operation == operation
 
 
-def test_row_that_emits_before_all_of_its_tokens_have_run_is_seen(watched, symbolic):
+def test_row_that_emits_before_all_of_its_tokens_have_run_is_seen(watched):
     """After a preemption the tokens that were emitted have to run again as well."""
-    requests = tuple(replace(own, max_tokens=6, ignore_eos=True) for own in symbolic.requests[:1])
-    script = (
-        (StepScript(),) * 3 + (StepScript(recompute=(0,)),) + (StepScript(caps=(len(requests[0].prompt_token_ids),)),)
+    scenario = Scenario(
+        (RequestSpec((1, 2, 3, 0), max_tokens=6, ignore_eos=True),),
+        checkpoint=None,
+        is_symbolic=True,
+        engine=EngineSpec(block_size=4),
+        script=(*(StepScript(),) * 3, StepScript(recompute=(0,)), StepScript(caps=(4,))),
     )
-    scenario = replace(symbolic, requests=requests, script=script)
     assert watched(scenario).signs == []
-    signs = watched(scenario, fault="resumed_request_emits_early").signs
-    assert "which rows emit" in [sign.suspect.operation for sign in signs]
+    (sign, *_) = watched(scenario, fault="resumed_request_emits_early").signs
+    assert sign.what == "request 0 emits a token when 4 of the 7 it has have run"
+    assert sign.suspect.sources == ("refinfer/scheduler/output.py",)

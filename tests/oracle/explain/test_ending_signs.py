@@ -20,7 +20,12 @@ EOS = frozenset({15})
     ],
 )
 def test_end_that_is_due_follows_from_the_parameters(spec, token_ids, due):
-    assert due_end(spec, token_ids, EOS) == due
+    assert due_end(spec, token_ids, EOS, max_model_len=20) == due
+
+
+@pytest.mark.parametrize(("max_model_len", "due"), [(4, (3, "length")), (5, (4, "stop")), (6, (4, "stop"))])
+def test_end_that_is_due_comes_no_later_than_at_the_longest_length(max_model_len, due):
+    assert due_end(RequestSpec((1,), max_tokens=9), (3, 4, 5, 15, 6), EOS, max_model_len) == due
 
 
 def asked(**parameters):

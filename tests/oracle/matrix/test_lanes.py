@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import pytest
 
 from oracle.drive import Drive
-from oracle.errors import InvariantViolation, OutcomeMismatch, TextMismatch
+from oracle.errors import InvariantViolation, NeverEnds, OutcomeMismatch, TextMismatch
 from oracle.faults import FAULTS
 from oracle.matrix.case_looks import CASE_LOOKS
 from oracle.matrix.kills import RULES, SIGHTS
@@ -74,11 +74,12 @@ def test_lane_looks_only_in_the_ways_that_are_wanted():
     ("error", "has_ended", "way"),
     [
         (InvariantViolation("left over"), True, "lifecycle"),
-        (OutcomeMismatch("no end"), False, "lifecycle"),
+        (NeverEnds("no end"), False, "lifecycle"),
+        (OutcomeMismatch("told wrongly"), False, "contract"),
         (IndexError("out of range"), False, "lifecycle"),
         (TextMismatch("taken back"), False, "text"),
     ],
-    ids=["leak", "no end", "crash", "text taken back"],
+    ids=["leak", "no end", "told wrongly", "crash", "text taken back"],
 )
 def test_what_a_run_raises_is_told_apart(monkeypatch, error, has_ended, way):
     scenario = Scenario((RequestSpec((1,), max_tokens=1),), checkpoint=None, is_symbolic=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
-from oracle.errors import OutcomeMismatch
+from oracle.errors import NeverEnds
 from oracle.faults import FAULTS
 from oracle.reference import Reference
 from oracle.scenario import DTYPES, RequestSpec
@@ -113,5 +113,5 @@ def test_requests_that_never_end_are_a_failure(folder, monkeypatch):
     """A run that waits for them would say nothing at all."""
     monkeypatch.setattr("oracle.drive.MIN_MAX_STEPS", 20)
     subject = RefinferSubject(folder, "paged", dtype="float32", max_num_seqs=4)
-    with FAULTS["ended_request_keeps_its_place"].planted(), pytest.raises(OutcomeMismatch, match="have not ended"):
+    with FAULTS["ended_request_keeps_its_place"].planted(), pytest.raises(NeverEnds, match="have not ended"):
         subject.run([RequestSpec((1, 2), max_tokens=2), RequestSpec((3,), max_tokens=1)])
