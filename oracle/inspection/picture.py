@@ -1,5 +1,6 @@
 """Draws steps, blocks and differences as SVG files that need nothing but themselves."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -108,22 +109,29 @@ def blocks_picture(watched: WatchedCase) -> str:
     return _drawn("blocks.svg", "Blocks and steps", subtitle, chart, legend, COLUMN=COLUMN, ROW=ROW)
 
 
-def heat_picture(title: str, subtitle: str, heat: HeatMap) -> str:
+def heat_picture(title: str, subtitle: str, heat: HeatMap, near: Sequence[tuple[int, int, float]] = ()) -> str:
     """Draws differences by line and position.
 
     Args:
         title: What is compared.
         subtitle: More about it.
         heat: The differences.
+        near: Line, position and size of those that rounding explains.
     """
     scale = scale_of([heat])
     chart = chart_of(title, heat, scale)
-    legend = {"equal": "equal bit for bit"}
+    legend = {"equal": "equal bit for bit"} if chart.dots else {}
+    if near:
+        legend["near"] = f"near, {max(size for _, _, size in near):.1g} at most"
     if any(square.shade for square in chart.squares):
         legend |= {f"heat-{shade}-{size}": words for shade, size, words in scale.legend}
     if any(not square.shade for square in chart.squares):
-        legend["broken"] = "not a number"
-    return _drawn("heat.svg", title, subtitle, chart, legend, CELL=CELL, LABEL_ROW=LABEL_ROW)
+        legend["broken"] = "not a number, or of another shape"
+    places = [
+        (position * CELL, LABEL_ROW + line * CELL, f"{heat.rows[line]}, position {position}: {size!r}, near")
+        for line, position, size in near
+    ]
+    return _drawn("heat.svg", title, subtitle, chart, legend, CELL=CELL, LABEL_ROW=LABEL_ROW, near=places)
 
 
 def _cut(watched: WatchedCase) -> str:
@@ -132,7 +140,7 @@ def _cut(watched: WatchedCase) -> str:
     return f"; the first {MOST_STEPS} of {num_steps} steps" if num_steps > MOST_STEPS else ""
 
 
-def _drawn(template: str, title: str, subtitle: str, chart: Any, legend: dict[str, str], **sizes: int) -> str:
+def _drawn(template: str, title: str, subtitle: str, chart: Any, legend: dict[str, str], **more: Any) -> str:
     head = max(_NARROWEST, round(max(len(title) * 9.5, len(subtitle) * _ROOM_OF_A_LETTER)))
     width = max(chart.room + chart.width, head)
     laid = legend_of(legend, width)
@@ -149,7 +157,7 @@ def _drawn(template: str, title: str, subtitle: str, chart: Any, legend: dict[st
             top=_HEAD + laid.height + _MARGIN // 2,
             head=_HEAD,
             MARGIN=_MARGIN,
-            **sizes,
+            **more,
         )
     )
 

@@ -78,6 +78,9 @@ def test_heat_picture_draws_each_difference(pictures):
     assert pictures["heat"].count("position 1: 1e-07") == 1
     assert "position 3: not a number" in pictures["heat"]
     assert "equal bit for bit" in pictures["heat"]
+    near = heat_picture("Differences", "", HEAT, [(1, 2, 3e-7)])
+    assert near.count("request 1, position 2: 3e-07, near") == 1
+    assert "near, 3e-07 at most" in near
 
 
 def test_picture_writes_hostile_words_as_text():
