@@ -1,20 +1,18 @@
 """Runs a case once, in one mode and perhaps with a bug planted, and keeps what was seen of steps and blocks."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from oracle.case import Case
-from oracle.commands.shared import pin_threads
+from oracle.commands.shared import pin_threads, planted
 from oracle.drive import Drive
 from oracle.errors import ScenarioError
 from oracle.explain.course import Step
 from oracle.explain.recording import StepRecord
 from oracle.explain.watch import Watch
-from oracle.faults import FAULTS, NO_OP_FAULTS, Fault
 from oracle.inspection.block_watch import BlockWatch
 from oracle.lone_answer import SampleRun
 from oracle.scenario import Scenario
@@ -87,7 +85,8 @@ def watch(scenario: Scenario, folder: Path | None = None, *, mode: str, fault: s
         fault: The bug to plant while it runs; None for none.
 
     Raises:
-        ScenarioError: The mode or the fault is unknown.
+        ScenarioError: The mode is unknown.
+        OracleError: The fault is.
         RefinferError: The model cannot be loaded.
     """
     modes = SYMBOLIC_MODES if scenario.is_symbolic else MODES
@@ -114,21 +113,6 @@ def watch(scenario: Scenario, folder: Path | None = None, *, mode: str, fault: s
         except Exception as raised:  # noqa: BLE001
             error = raised
     return WatchedCase(scenario, mode, fault, seen.steps, blocks, drive, eps, error)
-
-
-def planted(fault: str | None) -> AbstractContextManager[None]:
-    """Gives what plants a bug while a block runs; for None it plants none.
-
-    Raises:
-        ScenarioError: There is no such bug.
-    """
-    if fault is None:
-        return nullcontext()
-    known: dict[str, Fault] = FAULTS | NO_OP_FAULTS
-    if fault not in known:
-        message = f"fault {fault!r} is unknown; `python -m oracle faults --list` names them all"
-        raise ScenarioError(message, fault=fault)
-    return known[fault].planted()
 
 
 def _core(scenario: Scenario, folder: Path | None, mode: str) -> tuple[EngineCore, Llama | None, float]:

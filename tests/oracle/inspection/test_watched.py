@@ -2,9 +2,9 @@
 
 import pytest
 
-from oracle.errors import ScenarioError
+from oracle.errors import OracleError, ScenarioError
 from oracle.explain.recording import StepRecord
-from oracle.inspection.watched import planted, watch
+from oracle.inspection.watched import watch
 
 
 def test_watch_keeps_every_step_with_tables_and_slots(seen):
@@ -46,8 +46,8 @@ def test_watch_refuses_unknown_names(schedule, symbolic):
         watch(schedule, mode="tiled")
     with pytest.raises(ScenarioError, match="mode 'paged_gather' is unknown for this case"):
         watch(symbolic, mode="paged_gather")
-    with pytest.raises(ScenarioError, match="oracle faults --list"):
-        planted("no_such_fault")
+    with pytest.raises(OracleError, match="oracle faults --list"):
+        watch(schedule, mode="paged", fault="no_such_fault")
 
 
 def test_step_refuses_one_that_was_not_taken(seen):
