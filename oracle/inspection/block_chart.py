@@ -8,7 +8,7 @@ from typing import NamedTuple
 from oracle.explain.view.words import room_for
 from oracle.inspection.block_watch import BlockState, BlockWatch, Key, Moment
 
-COLUMN, ROW, TICK_ROW, GAP = 36, 22, 20, 14
+COLUMN, ROW, TICK_ROW, GAP = 36, 24, 20, 14
 """Widths and heights, in pixels."""
 
 NUM_HUES = 8

@@ -19,7 +19,7 @@ MOST_STEPS = 200
 """Steps that are drawn; a run that does not end by itself has thousands."""
 
 _MARGIN, _LEGEND_ROW, _HEAD = 16, 24, 62
-_NARROWEST = 640
+_NARROWEST, _WIDEST_LEGEND = 640, 1100
 _ROOM_OF_A_LETTER = 7.2
 """Of the legend's text, a little more than wide letters need."""
 
@@ -101,7 +101,10 @@ def blocks_picture(watched: WatchedCase) -> str:
         message = f"mode {watched.mode!r} has no blocks to be drawn, or no step was taken; run it in a paged mode"
         raise ScenarioError(message, mode=watched.mode)
     chart = block_chart(watched.blocks, MOST_STEPS)
-    legend = {f"hue-{hue}": f"request {request}" for request, hue in chart.requests[:8]}
+    by_hue: dict[int, list[str]] = {}
+    for request, hue in chart.requests:
+        by_hue.setdefault(hue, []).append(str(request))
+    legend = {f"hue-{hue}": f"request {', '.join(requests)}" for hue, requests in by_hue.items()}
     legend |= {"shared": "shared", "pinned": "the prefix map finds it", "kept": "kept by the prefix map only"}
     legend |= {"write": "written in this step"}
     unused = f"; {chart.num_unused} more that nobody ever held" if chart.num_unused else ""
@@ -143,7 +146,7 @@ def _cut(watched: WatchedCase) -> str:
 def _drawn(template: str, title: str, subtitle: str, chart: Any, legend: dict[str, str], **more: Any) -> str:
     head = max(_NARROWEST, round(max(len(title) * 9.5, len(subtitle) * _ROOM_OF_A_LETTER)))
     width = max(chart.room + chart.width, head)
-    laid = legend_of(legend, width)
+    laid = legend_of(legend, min(width, _WIDEST_LEGEND))
     return (
         _environment()
         .get_template(template)

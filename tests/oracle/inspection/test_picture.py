@@ -1,6 +1,7 @@
 """Pictures are whole SVG files that load nothing, know light and dark, and lay no text over another."""
 
 import re
+from dataclasses import replace
 from itertools import combinations
 from xml.etree import ElementTree as ET
 
@@ -11,6 +12,7 @@ from oracle.explain.course import HeatMap
 from oracle.inspection import picture
 from oracle.inspection.picture import blocks_picture, heat_picture, legend_of, steps_picture
 from oracle.inspection.watched import watch
+from oracle.scenario import RequestSpec
 
 SVG = "{http://www.w3.org/2000/svg}"
 HEAT = HeatMap(0, 0, ("request 0", "request 1"), 4, ((0.0, 1e-7, 0.5, -1.0), (0.0, 0.0, None, None)))
@@ -100,3 +102,11 @@ def test_a_long_run_is_drawn_in_part(seen, monkeypatch, pictures):
         assert "the first 3 of 7 steps" in text
         assert "the first" not in pictures[kind]
         assert len(text) < len(pictures[kind])
+
+
+def test_requests_of_one_colour_stand_together_in_the_legend(symbolic):
+    requests = tuple(RequestSpec((1, 2, place), max_tokens=2, ignore_eos=True) for place in range(10))
+    text = blocks_picture(watch(replace(symbolic, requests=requests, script=()), mode="paged"))
+    root = ET.fromstring(text)  # noqa: S314
+    words = [own.text for own in root.iter(f"{SVG}text") if own.get("class") == "legend-words"]
+    assert words[:3] == ["request 0, 8", "request 1, 9", "request 2"]
