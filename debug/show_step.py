@@ -5,7 +5,7 @@ waited, was preempted or ended: it says who ran and why, from which position, in
 
     python debug/show_step.py oracle-failures/CASE.json
     python debug/show_step.py oracle-failures/CASE.json --step 3 --picture steps.svg
-    python debug/show_step.py "run it again: python -m oracle replay oracle-failures/CASE.json" --fault stale_slot
+    python debug/show_step.py "run it again: python -m oracle replay oracle-failures/CASE.json" --fault norm_epsilon
 """
 
 import argparse
