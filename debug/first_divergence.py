@@ -5,6 +5,7 @@ checkpoint are off: it says in which step, for which request, at which position 
 difference begins, and lets the float64 witness tell which side is off.
 
     python debug/first_divergence.py oracle-failures/CASE.json
+    python debug/first_divergence.py "run it again: python -m oracle replay oracle-failures/CASE.json"
     python debug/first_divergence.py --model DIR_OR_NAME --ids 1,2,3
     python debug/first_divergence.py --fault norm_epsilon
 
@@ -18,7 +19,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -29,6 +29,8 @@ from oracle.checkpoints import CheckpointSpec
 from oracle.errors import MismatchError, OracleError, ScenarioError
 from oracle.expectation import Oracles
 from oracle.faults import FAULTS
+from oracle.inspection.case_file import named_in
+from oracle.inspection.script import make_console
 from oracle.localise import WAYS, Line, Walk, walk_scenario
 from oracle.scenario import DTYPES, RequestSpec, Scenario
 from refinfer.errors import RefinferError
@@ -64,7 +66,7 @@ DEMONSTRATION = Scenario(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and gives its exit status."""
     options = _parser().parse_args(arguments)
-    console = Console()
+    console = make_console()
     try:
         return _run(options, console)
     except (OracleError, RefinferError, OSError) as error:
@@ -74,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Names the first module at which refinfer and the reference part.")
-    parser.add_argument("case", nargs="?", type=Path, help="a file that `python -m oracle check` has written")
+    parser.add_argument("case", nargs="?", help="a file that a check has written, or the line of a failure, in quotes")
     parser.add_argument("--model", help="a checkpoint folder or name, for --ids or a case that generates none")
     parser.add_argument("--ids", action="append", metavar="1,2,3", help="a prompt of --model; may be given again")
     parser.add_argument("--max-tokens", type=int, default=4, help="output tokens of each --ids (default: %(default)s)")
@@ -116,7 +118,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
 def _scenario(options: argparse.Namespace) -> Scenario:
     """Gives the case that the command line names."""
     if options.case is not None and options.ids is None:
-        scenario = Scenario.load(options.case)
+        scenario = Scenario.load(named_in(options.case)[0])
         if options.model is not None and scenario.checkpoint is not None:
             message = f"{options.case} generates its own checkpoint; leave --model away"
             raise ScenarioError(message, model=options.model)

@@ -18,14 +18,17 @@ from oracle.commands.shared import (
     EXIT_INTERRUPTED,
     EXIT_PASS,
     EXIT_VACUOUS,
+    add_fault_option,
     chosen_dtypes,
     chosen_modes,
     chosen_properties,
     pin_threads,
+    planted,
     positive,
     usual_num_processes,
 )
 from oracle.digests import DigestWriter
+from oracle.errors import OracleError
 from oracle.reference import Reference
 from oracle.report import as_json, environment, save_failures, show_table
 from oracle.scenario import DTYPES
@@ -83,14 +86,26 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="DIR",
         help="where failing cases go (default: %(default)s)",
     )
+    add_fault_option(check)
     dock.add_options(check)
     check.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
-    if options.engine is not None or options.engine_command is not None:
+    is_dock = options.engine is not None or options.engine_command is not None
+    if options.fault is not None and (is_dock or options.processes not in (None, 1)):
+        message = (
+            f"fault {options.fault!r} is planted in the refinfer of this process; leave engines and --processes away"
+        )
+        raise OracleError(message, name=options.fault)
+    if is_dock:
         return dock.run(options, console)
+    with planted(options.fault):
+        return _check(options, console)
+
+
+def _check(options: argparse.Namespace, console: Console) -> int:
     modes = chosen_modes(options.modes)
     folder = None if options.model is None else resolve_model(options.model)
     pin_threads(folder, options.threads)
@@ -138,7 +153,7 @@ def _settings(options: argparse.Namespace, modes: tuple[str, ...], folder: Path 
         properties=chosen_properties(options.properties),
         num_chunkings=options.chunkings,
         digest_modes=() if options.digests is None else modes,
-        num_processes=options.processes or usual_num_processes(folder, options.threads),
+        num_processes=1 if options.fault else options.processes or usual_num_processes(folder, options.threads),
     )
 
 

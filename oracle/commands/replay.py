@@ -9,7 +9,15 @@ from pathlib import Path
 from rich.console import Console
 
 from oracle.case import Case
-from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, chosen_properties, pin_threads, words_of_engine
+from oracle.commands.shared import (
+    EXIT_FAIL,
+    EXIT_PASS,
+    add_fault_option,
+    chosen_properties,
+    pin_threads,
+    planted,
+    words_of_engine,
+)
 from oracle.contract.findings import Findings
 from oracle.contract.reproducing import judge_again
 from oracle.contract.scenario import EngineScenario
@@ -45,11 +53,20 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     replay.add_argument(
         "--trace", type=Path, metavar="FILE", help="write its steps there, for chrome://tracing or Perfetto"
     )
+    add_fault_option(replay)
     replay.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
+    if options.fault is not None and EngineScenario.is_in(options.case):
+        message = f"fault {options.fault!r} is one of refinfer, and {options.case} of an engine; leave --fault away"
+        raise ScenarioError(message, fault=options.fault)
+    with planted(options.fault):
+        return _replay(options, console)
+
+
+def _replay(options: argparse.Namespace, console: Console) -> int:
     if options.explain or any((options.explanation, options.page, options.trace)):
         return _explain(options, console)
     if EngineScenario.is_in(options.case):
@@ -135,9 +152,10 @@ def _explain(options: argparse.Namespace, console: Console) -> int:
 
 def _command_of(options: argparse.Namespace) -> str:
     """Gives the command line that explains the case again."""
-    model = [] if options.model is None else ["--model", str(options.model)]
+    pairs = (("--model", options.model), ("--fault", options.fault))
+    words = [word for name, value in pairs if value is not None for word in (name, str(value))]
     return shlex.join(
-        ["python", "-m", "oracle", "replay", str(options.case), *model, *words_of_engine(options), "--explain"]
+        ["python", "-m", "oracle", "replay", str(options.case), *words, *words_of_engine(options), "--explain"]
     )
 
 

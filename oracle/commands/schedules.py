@@ -11,7 +11,16 @@ from rich.table import Table
 
 from oracle.choosers import RandomChooser
 from oracle.commands.progress import shown_progress
-from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, EXIT_VACUOUS, chosen, pin_threads, positive
+from oracle.commands.shared import (
+    EXIT_FAIL,
+    EXIT_PASS,
+    EXIT_VACUOUS,
+    add_fault_option,
+    chosen,
+    pin_threads,
+    planted,
+    positive,
+)
 from oracle.scenario import Scenario
 from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_run import ModeReport, RunSchedule, run_schedules
@@ -35,6 +44,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     schedules.add_argument("--seed", type=int, default=0, help="the same seed makes the same schedules")
     schedules.add_argument("--time-budget", type=float, metavar="SECONDS", help="begin no schedule after this time")
     schedules.add_argument("--failures", type=Path, default=Path("oracle-failures"), metavar="DIR")
+    add_fault_option(schedules)
     schedules.set_defaults(command=run)
 
 
@@ -50,7 +60,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     runner: RunSchedule = run_with_effects if options.symbolic else ModelRuns().run
     deadline = None if options.time_budget is None else time.monotonic() + options.time_budget
     done = count(1)
-    with shown_progress(console, "schedules", options.examples) as tell:
+    with planted(options.fault), shown_progress(console, "schedules", options.examples) as tell:
         reports = run_schedules(
             schedules_of(options),
             runner,

@@ -2,11 +2,13 @@
 
 import argparse
 import os
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
 
 from oracle.errors import OracleError
+from oracle.faults import FAULTS, NO_OP_FAULTS, Fault
 from oracle.properties import PROPERTIES, Property
 from oracle.scenario import DTYPES
 from oracle.subjects import MODES
@@ -93,3 +95,23 @@ def words_of_engine(options: argparse.Namespace) -> list[str]:
     """Gives the options that name the same engine in the dock again, as words of a command line."""
     pairs = (("--engine", options.engine), ("--python", options.python), ("--command", options.engine_command))
     return [word for name, value in pairs if value is not None for word in (name, str(value))]
+
+
+def add_fault_option(parser: argparse.ArgumentParser) -> None:
+    """Lets a command run on a `refinfer` with a known bug."""
+    parser.add_argument("--fault", metavar="NAME", help="plant a bug first, to see it found; `faults --list` names all")
+
+
+def planted(name: str | None) -> AbstractContextManager[None]:
+    """Gives what plants a bug while a block runs; for None it plants none.
+
+    Raises:
+        OracleError: There is no such bug.
+    """
+    if name is None:
+        return nullcontext()
+    known: dict[str, Fault] = FAULTS | NO_OP_FAULTS
+    if name not in known:
+        message = f"fault {name!r} is unknown; `python -m oracle faults --list` names them all"
+        raise OracleError(message, name=name)
+    return known[name].planted()

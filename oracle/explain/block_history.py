@@ -91,6 +91,14 @@ class BlockHistory:
         slots = self._slots(row, 0, row.state.num_computed_tokens)
         return [None if slot is None else self._store.values[slot] for slot in slots]
 
+    def held_in(self, block_id: int) -> list[Written | None]:
+        """Gives what each slot of a block should hold; None where nobody wrote, or nobody may read any more."""
+        return self._store.values_in([block_id])
+
+    def origin_in_table(self, state: RequestState, block_id: int) -> str | None:
+        """Tells how a request came to one of its blocks; None where it has not run with it."""
+        return dict(zip(*self._tables.get(state, ([], [])), strict=True)).get(block_id)
+
     def write(self, row: ScheduledRow, step: int) -> None:
         """Names what a row writes."""
         state, start = row.state, row.state.num_computed_tokens

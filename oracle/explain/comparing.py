@@ -12,6 +12,8 @@ KEYS, VALUES = "rope[1]", "v_proj"
 _SHOWN_BY_LAST = {
     "rope[0]": "rotated_queries",
     "rope[1]": "rotated_keys",
+    "rotary_emb[0]": "rotary_emb, cosines",
+    "rotary_emb[1]": "rotary_emb, sines",
     "core": "per_head_output",
     "down_proj.input": "silu(gate) · up",
 }

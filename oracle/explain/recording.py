@@ -66,6 +66,7 @@ class RowRecord:
         kept: For each position before `start`, what the block tables lead to; None without a pool.
         origins: For each of its blocks, how it came to it.
         block_size: Token places of a block; 0 without a pool.
+        block_ids: Its block table while it runs; empty without a pool.
         activations: What every module gave for its tokens, in the order of execution.
         reads: By layer, what attention was handed; empty on the symbolic model.
         logits: What the runner gave for it.
@@ -83,6 +84,7 @@ class RowRecord:
     kept: list[Written | None] | None = None
     origins: tuple[str, ...] = ()
     block_size: int = 0
+    block_ids: tuple[int, ...] = ()
     activations: dict[str, Tensor] = field(default_factory=dict)
     reads: dict[int, LayerReads] = field(default_factory=dict)
     logits: np.ndarray | None = None
@@ -97,6 +99,15 @@ class RowRecord:
     def num_known(self) -> int:
         """How many of its tokens are no guesses."""
         return len(self.token_ids) - self.num_guessed
+
+    @property
+    def slots(self) -> list[int | None]:
+        """Where its block table leads each token that runs; None where the table is too short, or there is none."""
+        size, ids = self.block_size, self.block_ids
+        return [
+            ids[position // size] * size + position % size if size and position // size < len(ids) else None
+            for position in range(self.start, self.end)
+        ]
 
     def origin_of(self, position: int) -> str | None:
         """Tells how the request came to the block of a position; None where it has none."""

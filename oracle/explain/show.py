@@ -1,5 +1,7 @@
 """Shows an explanation on a terminal: the verdict first, then how it was come by."""
 
+from collections.abc import Collection, Sequence
+
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -93,8 +95,18 @@ def _steps(explanation: Explanation) -> RenderableType:
     marked = {clue.place.step for clue in clues if clue is not None}
     first = min((step for step in marked if step is not None), default=0)
     start = max(0, min(first - _MOST_STEPS // 2, len(explanation.steps) - _MOST_STEPS))
-    table = _table("step", "rows: request/sample from position + tokens", "events", "blocks used + cached + free")
-    for step in explanation.steps[start : start + _MOST_STEPS]:
+    return steps_table(explanation.steps[start : start + _MOST_STEPS], marked)
+
+
+def steps_table(steps: Sequence[Step], marked: Collection[int | None] = ()) -> Table:
+    """Makes a table of steps, one line each.
+
+    Args:
+        steps: The steps.
+        marked: The numbers of those that are pointed at.
+    """
+    table = _table("step", "request/sample position+tokens → emitted", "events", "used+cached+free")
+    for step in steps:
         blocks = "" if step.num_used_blocks is None else _blocks(step)
         table.add_row(
             str(step.number),
@@ -129,7 +141,7 @@ def _events(step: Step) -> list[str]:
 
 
 def _blocks(step: Step) -> str:
-    return f"{step.num_used_blocks} + {step.num_cached_blocks} + {step.num_free_blocks}"
+    return f"{step.num_used_blocks}+{step.num_cached_blocks}+{step.num_free_blocks}"
 
 
 def _table(*headings: str) -> Table:

@@ -21,6 +21,7 @@ from refinfer.errors import InvariantError
 from refinfer.model import Llama
 from refinfer.model.model_input import RowLogits
 from refinfer.scheduler import BlockOperation, CopyBlock, RequestState, ScheduledRow, SchedulerOutput, SwapIn
+from refinfer.scheduler.request import held_blocks
 
 INPUT_IDS, POSITION_IDS = "input_ids", "position_ids"
 _TOLD = {INPUT_IDS: "model", POSITION_IDS: "model.rotary_emb"}
@@ -162,6 +163,7 @@ class Watch:
             own.origins = self.history.origins(row)
             own.kept = self.history.read(row)
             own.block_size = self.history.block_size
+            own.block_ids = tuple(held_blocks(state).table.block_ids)
         return own
 
     def _take(self, record: StepRecord, emitted: Sequence[CoreRow]) -> None:

@@ -67,6 +67,11 @@ class PrefixMap:
         """Blocks that are published and that nobody else holds; `evict` can free every one of them."""
         return self._pool.num_idle_blocks
 
+    @property
+    def token_ids_by_block(self) -> dict[int, tuple[int, ...]]:
+        """Of each published block, the tokens under which it is found after those of its parents."""
+        return {node.block_id: node.token_ids for node in self._tree.nodes}
+
     def match(self, token_ids: Sequence[int], salt: str | None, max_tokens: int) -> tuple[list[int], int]:
         """Finds the published blocks whose tokens are the first of a request.
 

@@ -279,6 +279,8 @@ class PrefixMapLife(RuleBasedStateMachine):
         self.map.check_integrity()
         pinned = [entry.block_id for entry in self.published.values()]
         assert self.map.num_pinned_blocks == len(pinned)
+        held = {block_id: self.content_by_block[block_id][1][-self.block_size :] for block_id in pinned}
+        assert self.map.token_ids_by_block == held
         assert self.map.num_evictable_blocks == sum(not self.num_holders(block_id) for block_id in pinned)
         for block_id in range(self.pool.num_blocks):
             assert self.pool.ref_count(block_id) == self.num_holders(block_id) + (block_id in pinned)

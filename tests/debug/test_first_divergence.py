@@ -114,6 +114,15 @@ def test_a_saved_case_is_read(capsys, tmp_path):
     assert "input_layernorm" in text
 
 
+def test_a_line_of_a_failure_names_the_case(capsys, tmp_path):
+    path = tmp_path / "case.json"
+    path.write_text(DEMONSTRATION.to_json(), encoding="utf-8")
+    line = f"run it again: python -m oracle replay {path}  (--explain says why)"
+    status, text = run(capsys, line, "--fault", "norm_epsilon", "--ways", "alone")
+    assert status == EXIT_PARTS
+    assert "input_layernorm" in text
+
+
 def test_prompts_run_on_a_checkpoint_that_is_named(capsys):
     case = Case(DEMONSTRATION)
     arguments = ("--model", str(case.folder), "--ids", "1,2,3", "--ids", "4", "--max-tokens", "2", "--dtype", "float64")

@@ -141,7 +141,7 @@ def heat_charts(explanation: Explanation) -> tuple[Scale, list[HeatChart], list[
         values = [value for row in own.differences for value in row if value is not None]
         if any(values):
             num_prompt = lengths[own.request] if own.request < len(lengths) else None
-            charts.append(_chart(name, own, scale, num_prompt, marks_of(explanation)))
+            charts.append(chart_of(name, own, scale, num_prompt, marks_of(explanation)))
         elif values:
             equal.append(f"{name}: each of {len(values)} places that were compared is equal bit for bit")
         else:
@@ -156,7 +156,18 @@ def words_of(value: float | None) -> str:
     return "not a number" if value == NOT_A_NUMBER else exact(value)
 
 
-def _chart(name: str, own: HeatMap, scale: Scale, num_prompt: int | None, marks: Sequence[Mark]) -> HeatChart:
+def chart_of(
+    name: str, own: HeatMap, scale: Scale, num_prompt: int | None = None, marks: Sequence[Mark] = ()
+) -> HeatChart:
+    """Draws one map.
+
+    Args:
+        name: Whose it is.
+        own: The differences.
+        scale: How they become levels.
+        num_prompt: Where its prompt ends; None where that is not known.
+        marks: What is pointed at.
+    """
     squares, dots = [], []
     for row, (label, values) in enumerate(zip(own.rows, own.differences, strict=True)):
         for position, value in enumerate(values):

@@ -1,11 +1,12 @@
 """Where does each bar, line and sign of the schedule stand? A drawing of steps × samples, with the blocks below."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from oracle.explain.course import Step
 from oracle.explain.explanation import Explanation
-from oracle.explain.view.timeline import DECODE, Happening, Lane, LaneStep, lanes_of, marks_of
+from oracle.explain.view.timeline import DECODE, Happening, Lane, LaneStep, Mark, lanes_of, marks_of
 from oracle.explain.view.words import room_for
 
 COLUMN, LANE, MARK_ROW, TICK_ROW, BLOCK_ROOM = 44, 46, 18, 20, 72
@@ -117,11 +118,21 @@ class StepChart:
 
 def step_chart(explanation: Explanation) -> StepChart | None:
     """Draws the steps of an explanation; None where it holds none."""
-    steps, lanes = explanation.steps, lanes_of(explanation)
-    if not steps:
+    if not explanation.steps:
         return None
+    return chart_of(explanation.steps, lanes_of(explanation), marks_of(explanation))
+
+
+def chart_of(steps: Sequence[Step], lanes: Sequence[Lane], marks: Sequence[Mark] = ()) -> StepChart:
+    """Draws steps.
+
+    Args:
+        steps: At least one step.
+        lanes: The lives of their samples.
+        marks: What is pointed at; a mark without one of the steps is left out.
+    """
     column_by_step = {step.number: place * COLUMN for place, step in enumerate(steps)}
-    marks = [mark for mark in marks_of(explanation) if mark.place.step in column_by_step]
+    marks = [mark for mark in marks if mark.place.step in column_by_step]
     top = len(marks) * MARK_ROW + TICK_ROW
     y_by_key = {lane.key: top + place * LANE for place, lane in enumerate(lanes)}
     bottom = top + len(lanes) * LANE

@@ -110,13 +110,22 @@ def marks_of(explanation: Explanation) -> list[Mark]:
 
 
 def lanes_of(explanation: Explanation) -> list[Lane]:
-    """Gives the life of every sample that a step names, in the order of requests."""
-    keys = sorted({key for step in explanation.steps for key in _keys_of(step)})
-    keys += [SampleKey(own, 0) for own in _only_arrived(explanation.steps, keys)]
+    """Gives the life of every sample that a step of an explanation names, in the order of requests."""
+    return lanes_in(explanation.steps, prompt_lengths(explanation.scenario))
+
+
+def lanes_in(steps: tuple[Step, ...], lengths: list[int]) -> list[Lane]:
+    """Gives the life of every sample that a step names, in the order of requests.
+
+    Args:
+        steps: The steps.
+        lengths: How long each request's prompt is, as far as that is known.
+    """
+    keys = sorted({key for step in steps for key in _keys_of(step)})
+    keys += [SampleKey(own, 0) for own in _only_arrived(steps, keys)]
     several = {key.request for key in keys if key.sample}
-    lengths = prompt_lengths(explanation.scenario)
     return [
-        Lane(key, name_of(key, has_several=key.request in several), _lane_steps(key, explanation.steps, lengths))
+        Lane(key, name_of(key, has_several=key.request in several), _lane_steps(key, steps, lengths))
         for key in sorted(keys)
     ]
 

@@ -249,3 +249,24 @@ def test_digests_say_where_a_subject_raised(run, only, prop, monkeypatch, tmp_pa
         "case 1 float64 plain static raised IndexError",
     ]
     assert {line.split()[4] for line in lines if line.startswith("case") and line not in raised} == {"none"}
+
+
+def test_check_sees_a_bug_that_it_is_told_to_plant(run):
+    arguments = ("check", "--properties", "reference_logits", "--modes", "none", "--examples", 8, "--dtypes", "float32")
+    status, output, _ = run(*arguments, "--fault", "norm_epsilon")
+    assert status == EXIT_FAIL
+    assert "run it again: python -m oracle replay" in output
+    assert run(*arguments)[0] == EXIT_PASS, "the bug is gone"
+
+
+@pytest.mark.parametrize("options", [("--processes", 2), ("--engine", "mlx-lm"), ("--command", "true")])
+def test_check_plants_a_bug_in_this_process_only(run, options):
+    status, _, errors = run("check", "--fault", "norm_epsilon", *options)
+    assert status == EXIT_USAGE
+    assert "leave engines and --processes away" in errors
+
+
+def test_check_refuses_an_unknown_bug(run):
+    status, _, errors = run("check", "--fault", "none_such")
+    assert status == EXIT_USAGE
+    assert "faults --list" in errors

@@ -119,3 +119,19 @@ def test_replay_has_nothing_to_explain_where_a_case_passes(run, tmp_path):
     status, output, _ = run("replay", saved(SYMBOLIC, tmp_path), "--explain")
     assert status == EXIT_PASS
     assert "nothing to explain" in output
+
+
+def test_replay_plants_a_bug_and_says_so_in_the_command_that_runs_it_again(run, tmp_path):
+    path = saved(SCENARIO, tmp_path)
+    assert run("replay", path, "--fault", "causal_mask_one_ahead")[0] == EXIT_FAIL
+    status, output, _ = run("replay", path, "--fault", "causal_mask_one_ahead", "--explain")
+    assert status == EXIT_FAIL
+    assert f"replay {path} --fault causal_mask_one_ahead --explain" in output
+    assert run("replay", path)[0] == EXIT_PASS
+
+
+def test_replay_plants_no_bug_of_refinfer_in_an_engine(run, request):
+    case = min((request.config.rootpath / "notes" / "verdicts" / "cases").glob("*.json"))
+    status, _, errors = run("replay", case, "--fault", "norm_epsilon")
+    assert status == EXIT_USAGE
+    assert "leave --fault away" in errors

@@ -84,3 +84,12 @@ def test_schedule_that_fails_for_its_guesses_is_written_and_replayed(tmp_path):
 def test_speculative_schedules_run_on_tiny_models(capsys):
     assert main(["schedules", "--speculative", "--modes", "paged_gather", "--examples", "1"]) == EXIT_VACUOUS
     assert "FAIL" not in capsys.readouterr().out
+
+
+def test_schedules_see_a_bug_that_they_are_told_to_plant(tmp_path, capsys):
+    arguments = ["--modes", "paged", "--examples", "60", "--failures", str(tmp_path)]
+    assert main(["schedules", "--symbolic", *arguments, "--fault", "copy_on_write_left_out"]) == EXIT_FAIL
+    assert "run it again" in capsys.readouterr().out
+    path = tmp_path / "schedules-paged.json"
+    assert main(["replay", str(path), "--fault", "copy_on_write_left_out"]) == EXIT_FAIL
+    assert main(["replay", str(path)]) == EXIT_PASS, "the bug is gone"

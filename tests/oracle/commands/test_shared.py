@@ -5,8 +5,9 @@ import argparse
 import pytest
 import torch
 
-from oracle.commands.shared import chosen_dtypes, chosen_modes, chosen_properties, pin_threads, positive
+from oracle.commands.shared import chosen_dtypes, chosen_modes, chosen_properties, pin_threads, planted, positive
 from oracle.errors import OracleError
+from oracle.faults import FAULTS
 from oracle.properties import PROPERTIES
 from oracle.scenario import DTYPES
 from oracle.subjects import MODES
@@ -82,3 +83,20 @@ def test_only_a_given_model_keeps_torchs_own_number_of_threads(
     monkeypatch.setattr(torch, "set_num_threads", numbers.append)
     pin_threads(tmp_path if with_folder else None, num_threads)
     assert numbers[-1] == expected
+
+
+def test_a_bug_is_planted_while_the_block_runs():
+    (replacement,) = FAULTS["rope_scaling_ignored"].replacements
+
+    def is_there():
+        return getattr(replacement.owner, replacement.attribute) is replacement.value
+
+    with planted("rope_scaling_ignored"):
+        assert is_there()
+    with planted(None):
+        assert not is_there()
+
+
+def test_an_unknown_bug_is_refused():
+    with pytest.raises(OracleError, match=r"fault 'none_such' is unknown; .*faults --list"):
+        planted("none_such")

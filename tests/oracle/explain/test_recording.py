@@ -20,3 +20,9 @@ def test_row_tells_how_it_came_to_the_block_of_a_position():
 
 def test_written_token_stands_behind_its_prefix():
     assert Written(0, 0, 0, (5, 6, 7), None).position == 2
+
+
+def test_row_knows_the_slots_of_what_runs():
+    row = RowRecord(0, 0, 0, 1, (1, 2, 3, 4, 5), block_ids=(7, 2), block_size=2)
+    assert row.slots == [15, 4, 5, None], "the last one lies past the table"
+    assert RowRecord(0, 0, 0, 0, (1, 2)).slots == [None, None], "there is no pool"

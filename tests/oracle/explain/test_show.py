@@ -5,7 +5,7 @@ from rich.console import Console
 
 from oracle.explain.explain_scenario import explain_scenario
 from oracle.explain.explanation import Explanation
-from oracle.explain.show import show_explanation
+from oracle.explain.show import show_explanation, steps_table
 from oracle.faults import FAULTS
 
 
@@ -28,3 +28,9 @@ def test_verdict_comes_first_then_ladder_features_and_steps(symbolic):
         assert words in text
     again = Explanation.from_data(json.loads(json.dumps(explanation.to_data())))
     assert shown(again) == text
+
+
+def test_steps_stand_in_a_table_of_their_own(whole):
+    table = steps_table(whole.steps, {2})
+    assert table.row_count == len(whole.steps)
+    assert [row.style for row in table.rows] == ["", "", "red", ""]

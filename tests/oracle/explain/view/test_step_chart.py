@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle.explain.clues import Place
-from oracle.explain.view.step_chart import BLOCK_ROOM, COLUMN, LANE, step_chart
+from oracle.explain.view.step_chart import BLOCK_ROOM, COLUMN, LANE, chart_of, step_chart
+from oracle.explain.view.timeline import lanes_in
 
 FEW = settings(max_examples=max(5, settings().max_examples // 5), deadline=None)
 
@@ -99,3 +100,11 @@ def test_no_steps_give_no_drawing(bare):
 @pytest.mark.parametrize("kind", ["prefill", "decode", "swapped in", "running", "preempted", "waiting"])
 def test_legend_explains_each_kind_that_is_shown(whole, kind):
     assert drawn(whole).kinds.count(kind) == 1
+
+
+def test_steps_are_drawn_without_an_explanation(whole):
+    own, chart = chart_of(whole.steps, lanes_in(whole.steps, [3, 2])), drawn(whole)
+    assert own.clues == ()
+    assert own.top < chart.top, "no line is kept for marks"
+    places = [[(bar.x, bar.y - each.top, bar.label) for bar in each.bars] for each in (own, chart)]
+    assert places[0] == places[1] != []

@@ -1,0 +1,53 @@
+"""A saved case with everything that befalls requests and blocks, and the scripts' output."""
+
+from dataclasses import replace
+
+import pytest
+
+from oracle.checkpoint_spec import CheckpointSpec
+from oracle.engine_spec import EngineSpec, StepScript
+from oracle.sampling_spec import SamplingSpec
+from oracle.scenario import RequestSpec, Scenario
+
+SCHEDULE = Scenario(
+    requests=(
+        RequestSpec((1, 2, 3, 4, 5, 6, 7, 8), max_tokens=4, ignore_eos=True, sampling=SamplingSpec(n=2)),
+        RequestSpec((1, 2, 3, 4, 9, 8), max_tokens=3, ignore_eos=True, arrival=2),
+    ),
+    checkpoint=CheckpointSpec(num_layers=2, num_heads=2, num_kv_heads=1, vocab_size=64),
+    engine=EngineSpec(block_size=2, enable_prefix_caching=True),
+    script=(StepScript(caps=(3,)), StepScript(), StepScript(), StepScript(swap=(0,)), StepScript(recompute=(0,))),
+)
+"""Samples that share, a prompt in chunks, a prefix that is found, a swap and a preemption."""
+
+
+@pytest.fixture
+def schedule():
+    """The schedule."""
+    return SCHEDULE
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Saves a scenario, with some of its parts changed, and gives the path."""
+
+    def save(scenario=SCHEDULE, name="case", **changes):
+        path = tmp_path / f"{name}.json"
+        path.write_text(replace(scenario, **changes).to_json(), encoding="utf-8")
+        return str(path)
+
+    return save
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a script's main; gives its status and the lines of both streams, without the blanks at their ends."""
+
+    def call(main, *arguments):
+        status = main(arguments)
+        captured = capsys.readouterr()
+        lines = [line.rstrip() for line in (captured.out + captured.err).splitlines()]
+        assert all(len(line) <= 100 for line in lines if not line.startswith(("error:", "picture:", "the run ended")))
+        return status, lines
+
+    return call
