@@ -23,7 +23,7 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(items):
-    """Puts the tests that take the least time first, and leaves out those that read the source, which has all mutants."""
+    """Puts what takes the least time first, and leaves out the tests that read the source, which has all mutants."""
     items[:] = [item for item in items if item.name != "test_no_refusal_is_left_out"]
     if STATISTICS.is_file():
         durations = json.loads(STATISTICS.read_text(encoding="utf-8"))["duration_by_test"]
