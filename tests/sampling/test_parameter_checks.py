@@ -30,6 +30,7 @@ def test_logit_bias_stays_whatever_becomes_of_the_dict():
 
 def test_logit_bias_hashes_by_what_it_holds():
     assert len({LogitBias({1: 2.0, 3: 4.0}), LogitBias({3: 4.0, 1: 2.0}), LogitBias({1: 2.0})}) == 2
+    assert len({hash(LogitBias({1: bias / 2})) for bias in range(100)}) > 90
 
 
 def test_whole_numbers_are_kept_as_floats():

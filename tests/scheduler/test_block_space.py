@@ -229,6 +229,29 @@ def test_other_samples_wait_until_the_first_has_computed_the_prompt(run):
     assert space.num_forks == 1
 
 
+def second_sample(space, first):
+    """Opens another sample of a request, and tells whether it is let in."""
+    second = RequestState(first.request, sample_index=1, first_sample=first)
+    space.open(second)
+    return space.admit(second)
+
+
+@pytest.mark.parametrize(("num_computed_tokens", "is_admitted"), [(3, False), (4, True)])
+def test_other_samples_come_as_soon_as_all_but_the_last_token_is_computed(run, num_computed_tokens, is_admitted):
+    space = BlockSpace(8, 2, enable_prefix_caching=False)
+    first = run(space, (1, 2, 3, 4, 5), num_tokens=num_computed_tokens)
+    assert second_sample(space, first) == is_admitted
+
+
+@pytest.mark.parametrize(("prompt", "num_needed"), [((1, 2, 3, 4, 5), 1), ((1, 2, 3, 4), 1), ((1, 2, 3), 1)])
+def test_other_samples_need_room_for_what_they_do_not_share(run, prompt, num_needed):
+    """The block of the last token: a copy where the shared tokens end inside it, a new one where they fill the last."""
+    num_own = -(-len(prompt) // 2)
+    for num_free in (num_needed - 1, num_needed):
+        space = BlockSpace(num_own + num_free, 2, enable_prefix_caching=False)
+        assert second_sample(space, run(space, prompt)) == (num_free == num_needed)
+
+
 def test_who_writes_first_to_a_shared_block_copies_it(run):
     space = BlockSpace(8, 4, enable_prefix_caching=False)
     first = run(space, (1, 2, 3))
@@ -243,6 +266,11 @@ def test_who_writes_first_to_a_shared_block_copies_it(run):
     assert space.try_reserve(second, 3)
     assert held_blocks(second).table.block_ids == [shared], "nobody else holds it any more"
     assert space.num_copies == 1
+    second.move_to(RequestStatus.RUNNING)
+    assert second_sample(space, second)
+    second.append(7)
+    assert space.try_reserve(second, 4)
+    assert space.num_copies == 2
 
 
 def test_swapped_blocks_come_back_in_order_and_bit_by_bit(run):

@@ -338,6 +338,20 @@ def test_tokens_of_a_request_that_is_preempted_again_are_given_to_others(make_st
     assert [(row.state, row.num_scheduled_tokens) for row in output.rows] == [(first, 1), (second, 1), (third, 1)]
 
 
+def test_tokens_of_a_request_that_had_not_come_up_are_no_others(make_state, run_step):
+    """It makes room, and gives no share of the budget back: it had none."""
+    space = BlockSpace(12, 1, enable_prefix_caching=False)
+    scheduler = ContinuousScheduler(5, 11, blocks=space)
+    *others, newest = [make_state(name, (1, 2)) for name in "abcd"] + [make_state("e", (1, 2, 3))]
+    for state in (*others, newest):
+        scheduler.add(state)
+    run_step(scheduler)
+    scheduler._max_num_batched_tokens = 3
+    output = scheduler.schedule()
+    assert output.preempted == ((newest, "recompute"),)
+    assert [(row.state, row.num_scheduled_tokens) for row in output.rows] == [(state, 1) for state in others[:3]]
+
+
 @pytest.fixture
 def guess_for():
     """Lets a scheduler look ahead in the next step; gives the step, without running it."""
