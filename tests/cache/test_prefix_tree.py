@@ -120,6 +120,10 @@ def disorder_children(tree, _):
     tree.root(ROOT).children.reverse()
 
 
+def bear_twins(tree, node):
+    tree.add(node.parent, node.token_ids, 9)
+
+
 def rename(_, node):
     node.chain_hash += 1
 
@@ -152,6 +156,7 @@ def keep_an_empty_root(tree, _):
         (lose_a_child, "do not find the same nodes"),
         (move_a_child, "does not know its parent"),
         (disorder_children, "out of order"),
+        (bear_twins, "out of order"),
         (rename, "hashed as another"),
         (unpublish, "said to be out of it"),
         (lose_a_leaf, "does not wait"),

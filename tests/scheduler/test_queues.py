@@ -87,6 +87,7 @@ def test_request_that_ends_leaves_nothing_wherever_it_is(queues, make_state, mov
     queues.finish(state, FinishReason.ABORT)
     assert not queues.has_unfinished_requests()
     assert queues.blocks.num_available_blocks == 4
+    assert (queues.blocks.num_swapped_blocks, state.blocks.num_swapped_blocks) == (0, 0)
     dropped = [operation for operation in queues.take_operations() if isinstance(operation, DropSwapped)]
     assert dropped == ([DropSwapped(state)] if moves == "preempted" and is_swapped else [])
 
