@@ -236,6 +236,36 @@ def test_prefill_first_lets_prompts_go_before_decodes_but_for_the_oldest(make_st
     assert run_step(scheduler) == [(first, 1), (second, 1), (third, 1)]
 
 
+def test_prefill_first_ends_a_prompt_before_it_lets_another_in(make_state, run_step):
+    scheduler = ContinuousScheduler(4, 3, is_prefill_first=True)
+    first, second, third = make_state("a"), make_state("b", range(4)), make_state("c", (1, 2))
+    for state in (first, second):
+        scheduler.add(state)
+    assert run_step(scheduler) == [(first, 1), (second, 2)]
+    scheduler.add(third)
+    assert run_step(scheduler) == [(first, 1), (second, 2)]
+    assert run_step(scheduler) == [(first, 1), (third, 2)]
+
+
+def test_step_runs_256_tokens_unless_told_otherwise(make_state, run_step):
+    """The default that `EngineConfig` tells of."""
+    scheduler = ContinuousScheduler(1)
+    state = make_state("a", range(300))
+    scheduler.add(state)
+    assert run_step(scheduler) == [(state, 256)]
+
+
+def test_request_that_makes_room_recomputes_unless_told_otherwise(make_state):
+    scheduler = ContinuousScheduler(1, 4, blocks=BlockSpace(2, 2, num_swap_blocks=2))
+    state = make_state("a", (1, 2, 3))
+    scheduler.add(state)
+    scheduler.advance(scheduler.schedule().rows)
+    scheduler.blocks.pool.allocate(scheduler.blocks.pool.num_free_blocks)  # somebody else takes the rest
+    for token_id in (1, 2):
+        state.append(token_id)
+    assert scheduler.schedule().preempted == ((state, "recompute"),)
+
+
 def test_prompts_that_keep_arriving_never_hold_up_the_oldest(make_state, run_step):
     """Each ends with its first token, so that there is always another one in its place."""
     scheduler = ContinuousScheduler(3, 2, is_prefill_first=True)

@@ -58,6 +58,9 @@ def test_preempted_requests_wait_before_those_that_never_ran(queues, make_state)
         queues.preempt(state, by_swap=False)
     assert list(queues.waiting) == [first, second, third]
     assert (first.status, first.num_preemptions, first.num_computed_tokens) == (RequestStatus.PREEMPTED, 1, 0)
+    queues.admit()
+    queues.preempt(first, by_swap=False)
+    assert first.num_preemptions == 2
 
 
 def test_advance_makes_tokens_computed_and_leaves_ended_rows_alone(queues, make_state):

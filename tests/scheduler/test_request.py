@@ -28,6 +28,17 @@ def test_output_tokens_follow_the_prompt():
     assert (state.output_token_ids, state.num_output_tokens) == ([0, 7], 2)
 
 
+@pytest.mark.parametrize(
+    ("params", "asked_for"),
+    [({}, ()), ({"temperature": 1.0}, [7]), ({"presence_penalty": 1.0}, [7]), ({"min_tokens": 1}, [7])],
+)
+def test_output_is_handed_to_the_sampler_where_something_asks_for_it(params, asked_for):
+    """Copying it for every token would cost a long greedy answer dear."""
+    state = RequestState(Request("a", None, (4, 5), SamplingParams(**params)))
+    state.append(7)
+    assert state.sample_context(frozenset()).output_token_ids == asked_for
+
+
 def test_states_never_share_their_tokens():
     first, second = RequestState(REQUEST), RequestState(REQUEST)
     first.append(1)
