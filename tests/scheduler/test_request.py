@@ -18,6 +18,8 @@ def test_new_request_has_its_prompt_and_no_output():
     assert (state.token_ids, state.num_tokens, state.num_prompt_tokens) == ([4, 5], 2, 2)
     assert (state.output_token_ids, state.num_output_tokens, state.num_computed_tokens) == ([], 0, 0)
     assert (state.status, state.is_finished, state.finish_reason) == (RequestStatus.WAITING, False, None)
+    assert (state.stop_reason, state.num_cached_tokens, state.num_scored_tokens) == (None, 0, 0)
+    assert (state.num_preemptions, state.draft_token_ids, state.blocks, state.first_sample) == (0, (), None, None)
 
 
 def test_output_tokens_follow_the_prompt():
