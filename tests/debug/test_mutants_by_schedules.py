@@ -7,11 +7,16 @@ import pytest
 
 from debug import mutants_by_schedules as script
 from oracle.faults import FAULTS
+from oracle.scenario import RequestSpec, Scenario
+from oracle.symbolic_check import run_symbolic
 
 pytestmark = pytest.mark.without_shape_checks
 
 if not hasattr(os, "fork"):
     pytest.skip("mutmut needs os.fork, and so does the script", allow_module_level=True)
+
+
+SCENARIO = Scenario((RequestSpec((0,)),), checkpoint=None, is_symbolic=True)
 
 
 @pytest.fixture
@@ -23,13 +28,11 @@ def folder(tmp_path):
 
 
 def test_script_tells_seen_mutants_from_others(folder, monkeypatch, capsys):
-    run = script.run_symbolic
-
     def run_mutant(scenario, mode):
         if os.environ["MUTANT_UNDER_TEST"].endswith("_2"):
             with FAULTS["copy_on_write_left_out"].planted():
-                return run(scenario, mode)
-        return run(scenario, mode)
+                return run_symbolic(scenario, mode)
+        return run_symbolic(scenario, mode)
 
     monkeypatch.setattr(script, "run_symbolic", run_mutant)
     report = folder / "seen.json"
@@ -43,7 +46,7 @@ def test_script_tells_seen_mutants_from_others(folder, monkeypatch, capsys):
 
 def test_mutant_on_which_a_check_breaks_is_told(monkeypatch):
     monkeypatch.setattr(script, "run_symbolic", None)
-    assert script.outcome_of("refinfer.a.x_f__mutmut_1", [object()], 5) == script.CRASHED
+    assert script.outcome_of("refinfer.a.x_f__mutmut_1", [SCENARIO], 5) == script.CRASHED
 
 
 def test_mutant_that_does_not_end_is_told(monkeypatch):
@@ -52,7 +55,7 @@ def test_mutant_that_does_not_end_is_told(monkeypatch):
             pass
 
     monkeypatch.setattr(script, "run_symbolic", hang)
-    assert script.outcome_of("refinfer.a.x_f__mutmut_1", [object()], 1) == script.HUNG
+    assert script.outcome_of("refinfer.a.x_f__mutmut_1", [SCENARIO], 1) == script.HUNG
 
 
 def test_script_fails_where_no_mutant_is_asked_for(folder):

@@ -1,5 +1,7 @@
 """The forms in which parameters are kept; what is refused stands in `test_params.py`."""
 
+import math
+
 import pytest
 
 from refinfer.errors import SamplingParamsError
@@ -42,6 +44,11 @@ def test_whole_numbers_are_kept_as_floats():
 def test_number_too_large_for_a_float_is_refused():
     with pytest.raises(SamplingParamsError, match="it must be small"):
         number_within("temperature", 10**400, "small")
+
+
+def test_bias_that_is_not_finite_is_refused_with_the_limit():
+    with pytest.raises(SamplingParamsError, match=r"^logit_bias is -inf; it must be finite for every token id$"):
+        frozen_bias({3: 1.0, 4: -math.inf})
 
 
 def test_lists_are_kept_in_their_order():

@@ -346,7 +346,9 @@ def test_request_knows_how_far_it_was_published(run):
     """So that a long one is not walked again from its first block; one that lost its blocks begins anew."""
     space = BlockSpace(8, 2)
     state = run(space, (1, 2, 3, 4, 5))
-    assert (held_blocks(state).cursor.num_blocks, held_blocks(state).cursor.node.token_ids) == (2, (3, 4))
+    node = held_blocks(state).cursor.node
+    assert node is not None
+    assert (held_blocks(state).cursor.num_blocks, node.token_ids) == (2, (3, 4))
     state.move_to(RequestStatus.PREEMPTED)
     space.preempt(state, by_swap=False)
     assert (held_blocks(state).cursor.num_blocks, held_blocks(state).cursor.node) == (0, None)

@@ -256,11 +256,12 @@ def test_step_runs_256_tokens_unless_told_otherwise(make_state, run_step):
 
 
 def test_request_that_makes_room_recomputes_unless_told_otherwise(make_state):
-    scheduler = ContinuousScheduler(1, 4, blocks=BlockSpace(2, 2, num_swap_blocks=2))
+    space = BlockSpace(2, 2, num_swap_blocks=2)
+    scheduler = ContinuousScheduler(1, 4, blocks=space)
     state = make_state("a", (1, 2, 3))
     scheduler.add(state)
     scheduler.advance(scheduler.schedule().rows)
-    scheduler.blocks.pool.allocate(scheduler.blocks.pool.num_free_blocks)  # somebody else takes the rest
+    space.pool.allocate(space.pool.num_free_blocks)  # somebody else takes the rest
     for token_id in (1, 2):
         state.append(token_id)
     assert scheduler.schedule().preempted == ((state, "recompute"),)
