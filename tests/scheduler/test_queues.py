@@ -76,6 +76,19 @@ def test_advance_makes_tokens_computed_and_leaves_ended_rows_alone(queues, make_
     assert state.num_computed_tokens == 2
 
 
+def test_advance_reaches_the_rows_behind_one_that_has_ended(make_state):
+    """Which keeps its place in a static batch."""
+    queues = NobodyRuns()
+    ended, other = make_state("a", (1, 2)), make_state("b", (1, 2))
+    for state in (ended, other):
+        queues.add(state)
+        queues.admit()
+    rows = [ScheduledRow.of(state, 2) for state in (ended, other)]
+    queues.finish(ended, FinishReason.STOP)
+    queues.advance(rows)
+    assert (ended.num_computed_tokens, other.num_computed_tokens) == (0, 2)
+
+
 @pytest.mark.parametrize("is_swapped", [True, False])
 @pytest.mark.parametrize("moves", ["waiting", "running", "preempted"])
 def test_request_that_ends_leaves_nothing_wherever_it_is(queues, make_state, moves, is_swapped):
