@@ -1,10 +1,12 @@
 """What all tests share: shape checks switched on, no hub, and large tests on request only."""
 
+import ast
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from pathlib import Path
 
 import jaxtyping
 import numpy as np
@@ -123,3 +125,34 @@ def _g_test_p_value():
 def _rejected():
     """Which names of a family of p-values are rejected, all at one family-wise error rate of one in a million."""
     return rejected
+
+
+def refusal_of(action, *arguments):
+    """What an action is refused with: type, values, message, and the file and line that raised it."""
+    with pytest.raises(import_module("refinfer.errors").RefinferError) as caught:
+        action(*arguments)
+    place = caught.traceback[-1]
+    return type(caught.value), caught.value.values, str(caught.value), (Path(place.path).name, place.lineno + 1)
+
+
+def refusals_in(package):
+    """The file and line of every `raise` of a package."""
+    folder = Path(import_module(package).__path__[0])
+    return {
+        (file.name, node.lineno)
+        for file in folder.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Raise)
+    }
+
+
+@pytest.fixture(scope="session", name="refusal_of")
+def _refusal_of():
+    """What a call is refused with: type, values, message and place."""
+    return refusal_of
+
+
+@pytest.fixture(scope="session", name="refusals_in")
+def _refusals_in():
+    """The places at which a package refuses something."""
+    return refusals_in

@@ -207,6 +207,13 @@ def test_release_never_takes_the_reference_of_a_pin():
         pool.release([0])
 
 
+def test_unpin_refuses_a_block_without_a_pin():
+    pool = BlockPool(2)
+    pool.allocate(1)
+    with pytest.raises(BlockAccountingError, match=r"^block 0 cannot be unpinned; it has 1 references$"):
+        pool.unpin(0)
+
+
 def damage_count(pool):
     pool._ref_counts[0] = -1
 

@@ -149,6 +149,13 @@ def test_growth_costs_little_per_token(toolbox, run_tokens):
     assert cache.capacity < 2 * 300
 
 
+def test_cache_that_is_just_large_enough_does_not_grow(toolbox, run_tokens):
+    cache = ContinuousCache(toolbox.config, torch.float64)
+    run_tokens(cache, list(range(KEY_TILE - 1)))
+    run_tokens(cache, [KEY_TILE])
+    assert cache.capacity == KEY_TILE
+
+
 def test_growth_in_the_middle_of_a_chunk_keeps_everything(toolbox, run_tokens):
     cache = ContinuousCache(toolbox.config, torch.float64)
     run_tokens(cache, list(range(1, KEY_TILE)))

@@ -437,6 +437,13 @@ def test_view_refuses_an_unknown_reader_and_no_request(cache):
         cache.view([], "gather")
 
 
+def test_one_block_of_one_place_is_a_cache(toolbox):
+    cache = PagedCache(toolbox.config, torch.float64, num_blocks=1, block_size=1)
+    probe = toolbox.Probe()
+    toolbox.attend(cache.view([PagedPart((0,), 0, 1)], "blocks"), [1], 0, probe)
+    assert torch.equal(probe.calls[0].keys[0, :, :1].transpose(0, 1), toolbox.vectors([1], 0, 2, "key"))
+
+
 @pytest.mark.parametrize(("num_blocks", "block_size"), [(0, 4), (4, 0)])
 def test_paged_cache_refuses_to_have_no_place(toolbox, num_blocks, block_size):
     with pytest.raises(ConfigError, match=f"{num_blocks} blocks of {block_size} places cannot hold a token"):

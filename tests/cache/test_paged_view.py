@@ -142,6 +142,7 @@ def test_requests_are_read_in_few_calls_of_bounded_size(num_tiles):
     batches = _batches(num_places)
     assert [place for batch in batches for place in num_places[batch]] == num_places
     for batch in batches:
+        assert batch.stop > batch.start, "no call for nobody"
         assert batch.stop - batch.start == 1 or sum(num_places[batch]) <= _MAX_PLACES_AT_ONCE
     for before, after in pairwise(batches):
         assert sum(num_places[before]) + num_places[after.start] > _MAX_PLACES_AT_ONCE, "no call too many"

@@ -37,6 +37,14 @@ def test_child_is_found_by_parent_and_tokens_alone(tree):
     tree.check_integrity()
 
 
+def test_hashes_tell_chains_apart():
+    """Nothing that is found depends on it, but how fast."""
+    chains = [(parent, (first, second)) for parent in (1, 2) for first in range(8) for second in range(8)]
+    assert len({chained_hash(*chain) for chain in chains}) == len(chains)
+    tree = PrefixTree(chained_hash)
+    assert len({tree.root((model_key, salt)).chain_hash for model_key in "ab" for salt in (None, "", "a")}) == 6
+
+
 def test_child_that_begins_needs_all_tokens_to_agree(tree):
     root = tree.root(ROOT)
     for block_id, token_ids in enumerate([(2, 5, 5), (1, 9, 9), (2, 3, 4), (2, 3, 1)]):
@@ -120,6 +128,10 @@ def disorder_children(tree, _):
     tree.root(ROOT).children.reverse()
 
 
+def bear_twins(tree, node):
+    tree.add(node.parent, node.token_ids, 9)
+
+
 def rename(_, node):
     node.chain_hash += 1
 
@@ -152,6 +164,7 @@ def keep_an_empty_root(tree, _):
         (lose_a_child, "do not find the same nodes"),
         (move_a_child, "does not know its parent"),
         (disorder_children, "out of order"),
+        (bear_twins, "out of order"),
         (rename, "hashed as another"),
         (unpublish, "said to be out of it"),
         (lose_a_leaf, "does not wait"),

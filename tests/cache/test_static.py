@@ -203,3 +203,16 @@ def test_room_holds_zeros_over_many_columns_and_nan_lies_past_it(toolbox):
         num_columns, storage = cache.num_columns, probe.calls[-1].keys[0]
         assert not storage[:, :, num_columns : num_columns + KEY_TILE - 1].any()
         assert storage[:, :, num_columns + 2 * KEY_TILE - 1 :].isnan().all()
+
+
+def test_tokens_stay_when_room_is_cleaned_again(toolbox):
+    """Room is cleaned a tile at a time, right behind columns that hold tokens."""
+    num_steps = 2 * KEY_TILE + 3
+    cache = StaticCache(toolbox.config, torch.float64, num_prompt_tokens=[1], max_output_tokens=num_steps)
+    probe = toolbox.Probe()
+    for name in range(num_steps):
+        toolbox.attend(cache.attention_view(), [name], 0, probe)
+        cache.advance()
+    for storage, kind in ((probe.calls[-1].keys, "key"), (probe.calls[-1].values, "value")):
+        expected = toolbox.vectors(list(range(num_steps)), 0, toolbox.num_kv_heads, kind).transpose(0, 1)
+        assert torch.equal(storage[0, :, :num_steps], expected)

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from oracle.choosers import RandomChooser
 from oracle.engine_spec import EngineSpec
 from oracle.errors import CheckFailed, InvariantViolation
+from oracle.faults.schedule_hunt import run_watched
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_run import ModeReport, _run_one
 from oracle.schedule_strategies import choose_symbolic_schedule, symbolic_schedules
@@ -38,6 +39,16 @@ def test_many_symbolic_schedules_equal_their_requests_alone(mode):
     choose = RandomChooser(1)
     for _ in range(NUM_SCHEDULES):
         run_symbolic(choose_symbolic_schedule(choose), mode)
+
+
+@pytest.mark.parametrize("is_speculative", [False, True])
+def test_state_holds_around_every_step_of_many_schedules(is_speculative):
+    choose = RandomChooser(3)
+    steps = [
+        run_watched(choose_symbolic_schedule(choose, is_speculative=is_speculative)).num_steps
+        for _ in range(NUM_SCHEDULES)
+    ]
+    assert sum(steps) > 1000
 
 
 def test_positions_past_65536_are_right():

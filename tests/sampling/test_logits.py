@@ -13,6 +13,7 @@ from refinfer.sampling.logits import (
     apply_presence_penalty,
     apply_repetition_penalty,
     apply_temperature,
+    below_highest,
     highest_token_id,
     keep_min_p,
     keep_top_k,
@@ -175,6 +176,24 @@ def test_min_p_is_held_against_the_likeliest():
     assert np.isfinite(keep_min_p(row, 0.4)).tolist() == [True, True, False, False]
     assert np.isfinite(keep_min_p(row, 0.2)).all()
     assert np.isfinite(keep_min_p(row, 1.0)).tolist() == [True, False, False, False]
+
+
+@given(row=rows)
+@example([1.0, 0.5])
+@example([0.0, -1.0])
+def test_highest_of_a_row_is_taken_from_all(row):
+    assert below_highest(np.array(row)).tolist() == [value - max(row) for value in row]
+
+
+def test_cuts_that_take_all_leave_the_rarest_token_its_chance():
+    """Its probability vanishes beside 1, so that a sum of all reaches 1 without it."""
+    found = probabilities(row_of(0.0, -60.0), context_of(SamplingParams(temperature=1.0, top_p=1.0, min_p=0.0)))
+    assert found[1] > 0
+
+
+def test_probabilities_of_a_greedy_choice_are_numbers_like_any_other():
+    found = probabilities(row_of(0.0, 1.0), context_of(SamplingParams()))
+    assert (found.dtype.name, found.tolist()) == ("float64", [0.0, 1.0])
 
 
 def test_top_k_keeps_exactly_k_of_equals_and_the_lowest_ids():

@@ -1,5 +1,7 @@
 """The forms in which parameters are kept; what is refused stands in `test_params.py`."""
 
+import math
+
 import pytest
 
 from refinfer.errors import SamplingParamsError
@@ -30,6 +32,7 @@ def test_logit_bias_stays_whatever_becomes_of_the_dict():
 
 def test_logit_bias_hashes_by_what_it_holds():
     assert len({LogitBias({1: 2.0, 3: 4.0}), LogitBias({3: 4.0, 1: 2.0}), LogitBias({1: 2.0})}) == 2
+    assert len({hash(LogitBias({1: bias / 2})) for bias in range(100)}) > 90
 
 
 def test_whole_numbers_are_kept_as_floats():
@@ -41,6 +44,11 @@ def test_whole_numbers_are_kept_as_floats():
 def test_number_too_large_for_a_float_is_refused():
     with pytest.raises(SamplingParamsError, match="it must be small"):
         number_within("temperature", 10**400, "small")
+
+
+def test_bias_that_is_not_finite_is_refused_with_the_limit():
+    with pytest.raises(SamplingParamsError, match=r"^logit_bias is -inf; it must be finite for every token id$"):
+        frozen_bias({3: 1.0, 4: -math.inf})
 
 
 def test_lists_are_kept_in_their_order():

@@ -176,6 +176,8 @@ def test_request_shares_the_blocks_of_a_prefix_that_was_computed(run):
     assert held_blocks(second).table.block_ids[:2] == held_blocks(first).table.block_ids[:2]
     assert held_blocks(second).table.block_ids[2] != held_blocks(first).table.block_ids[2]
     assert (second.num_cached_tokens, space.num_hit_tokens, first.num_cached_tokens) == (4, 4, 0)
+    third = run(space, (1, 2, 3, 7))
+    assert (third.num_cached_tokens, space.num_hit_tokens) == (2, 6)
 
 
 def test_request_with_another_salt_shares_nothing(run):
@@ -229,6 +231,29 @@ def test_other_samples_wait_until_the_first_has_computed_the_prompt(run):
     assert space.num_forks == 1
 
 
+def second_sample(space, first):
+    """Opens another sample of a request, and tells whether it is let in."""
+    second = RequestState(first.request, sample_index=1, first_sample=first)
+    space.open(second)
+    return space.admit(second)
+
+
+@pytest.mark.parametrize(("num_computed_tokens", "is_admitted"), [(3, False), (4, True)])
+def test_other_samples_come_as_soon_as_all_but_the_last_token_is_computed(run, num_computed_tokens, is_admitted):
+    space = BlockSpace(8, 2, enable_prefix_caching=False)
+    first = run(space, (1, 2, 3, 4, 5), num_tokens=num_computed_tokens)
+    assert second_sample(space, first) == is_admitted
+
+
+@pytest.mark.parametrize(("prompt", "num_needed"), [((1, 2, 3, 4, 5), 1), ((1, 2, 3, 4), 1), ((1, 2, 3), 1)])
+def test_other_samples_need_room_for_what_they_do_not_share(run, prompt, num_needed):
+    """The block of the last token: a copy where the shared tokens end inside it, a new one where they fill the last."""
+    num_own = -(-len(prompt) // 2)
+    for num_free in (num_needed - 1, num_needed):
+        space = BlockSpace(num_own + num_free, 2, enable_prefix_caching=False)
+        assert second_sample(space, run(space, prompt)) == (num_free == num_needed)
+
+
 def test_who_writes_first_to_a_shared_block_copies_it(run):
     space = BlockSpace(8, 4, enable_prefix_caching=False)
     first = run(space, (1, 2, 3))
@@ -243,6 +268,12 @@ def test_who_writes_first_to_a_shared_block_copies_it(run):
     assert space.try_reserve(second, 3)
     assert held_blocks(second).table.block_ids == [shared], "nobody else holds it any more"
     assert space.num_copies == 1
+    second.move_to(RequestStatus.RUNNING)
+    assert second_sample(space, second)
+    assert space.num_forks == 2
+    second.append(7)
+    assert space.try_reserve(second, 4)
+    assert space.num_copies == 2
 
 
 def test_swapped_blocks_come_back_in_order_and_bit_by_bit(run):
@@ -270,6 +301,11 @@ def test_blocks_are_forgotten_before_somebody_else_writes_to_them(run, make_stat
     assert space.try_reserve(other, 3)
     assert space.take_operations() == (ForgetBlocks((table[0],)),)
     assert space.num_evictions == 1
+    other.num_computed_tokens = 3
+    space.publish(other)
+    space.close(other)
+    run(space, (8, 9, 8))
+    assert space.num_evictions == 2
 
 
 def test_blocks_of_guessed_tokens_are_given_back_and_forgotten(run):
@@ -304,3 +340,31 @@ def test_operations_are_handed_over_once(run):
     space.close(run(space, (1,)))
     assert len(space.take_operations()) == 1
     assert space.take_operations() == ()
+
+
+def test_request_knows_how_far_it_was_published(run):
+    """So that a long one is not walked again from its first block; one that lost its blocks begins anew."""
+    space = BlockSpace(8, 2)
+    state = run(space, (1, 2, 3, 4, 5))
+    node = held_blocks(state).cursor.node
+    assert node is not None
+    assert (held_blocks(state).cursor.num_blocks, node.token_ids) == (2, (3, 4))
+    state.move_to(RequestStatus.PREEMPTED)
+    space.preempt(state, by_swap=False)
+    assert (held_blocks(state).cursor.num_blocks, held_blocks(state).cursor.node) == (0, None)
+
+
+def test_blocks_are_placed_by_the_seed(run):
+    def placed(shuffle_seed):
+        return held_blocks(run(BlockSpace(32, 1, shuffle_seed=shuffle_seed), range(16))).table.block_ids
+
+    assert placed(None) == list(range(16))
+    assert placed(1) == placed(1)
+    assert len({tuple(placed(seed)) for seed in (None, 1, 2)}) == 3
+
+
+def test_nothing_is_swapped_where_no_host_memory_was_given(run):
+    state = run(space := BlockSpace(4, 4), (1, 2, 3))
+    state.move_to(RequestStatus.PREEMPTED)
+    assert not space.preempt(state, by_swap=True)
+    assert (state.num_computed_tokens, space.num_swapped_blocks) == (0, 0)

@@ -236,6 +236,37 @@ def test_prefill_first_lets_prompts_go_before_decodes_but_for_the_oldest(make_st
     assert run_step(scheduler) == [(first, 1), (second, 1), (third, 1)]
 
 
+def test_prefill_first_ends_a_prompt_before_it_lets_another_in(make_state, run_step):
+    scheduler = ContinuousScheduler(4, 3, is_prefill_first=True)
+    first, second, third = make_state("a"), make_state("b", range(4)), make_state("c", (1, 2))
+    for state in (first, second):
+        scheduler.add(state)
+    assert run_step(scheduler) == [(first, 1), (second, 2)]
+    scheduler.add(third)
+    assert run_step(scheduler) == [(first, 1), (second, 2)]
+    assert run_step(scheduler) == [(first, 1), (third, 2)]
+
+
+def test_step_runs_256_tokens_unless_told_otherwise(make_state, run_step):
+    """The default that `EngineConfig` tells of."""
+    scheduler = ContinuousScheduler(1)
+    state = make_state("a", range(300))
+    scheduler.add(state)
+    assert run_step(scheduler) == [(state, 256)]
+
+
+def test_request_that_makes_room_recomputes_unless_told_otherwise(make_state):
+    space = BlockSpace(2, 2, num_swap_blocks=2)
+    scheduler = ContinuousScheduler(1, 4, blocks=space)
+    state = make_state("a", (1, 2, 3))
+    scheduler.add(state)
+    scheduler.advance(scheduler.schedule().rows)
+    space.pool.allocate(space.pool.num_free_blocks)  # somebody else takes the rest
+    for token_id in (1, 2):
+        state.append(token_id)
+    assert scheduler.schedule().preempted == ((state, "recompute"),)
+
+
 def test_prompts_that_keep_arriving_never_hold_up_the_oldest(make_state, run_step):
     """Each ends with its first token, so that there is always another one in its place."""
     scheduler = ContinuousScheduler(3, 2, is_prefill_first=True)
@@ -336,6 +367,20 @@ def test_tokens_of_a_request_that_is_preempted_again_are_given_to_others(make_st
     assert output.preempted == ((late, "recompute"),)
     assert output.admitted == ()
     assert [(row.state, row.num_scheduled_tokens) for row in output.rows] == [(first, 1), (second, 1), (third, 1)]
+
+
+def test_tokens_of_a_request_that_had_not_come_up_are_no_others(make_state, run_step):
+    """It makes room, and gives no share of the budget back: it had none."""
+    space = BlockSpace(12, 1, enable_prefix_caching=False)
+    scheduler = ContinuousScheduler(5, 11, blocks=space)
+    *others, newest = [make_state(name, (1, 2)) for name in "abcd"] + [make_state("e", (1, 2, 3))]
+    for state in (*others, newest):
+        scheduler.add(state)
+    run_step(scheduler)
+    scheduler._max_num_batched_tokens = 3
+    output = scheduler.schedule()
+    assert output.preempted == ((newest, "recompute"),)
+    assert [(row.state, row.num_scheduled_tokens) for row in output.rows] == [(state, 1) for state in others[:3]]
 
 
 @pytest.fixture

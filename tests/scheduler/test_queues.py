@@ -58,6 +58,9 @@ def test_preempted_requests_wait_before_those_that_never_ran(queues, make_state)
         queues.preempt(state, by_swap=False)
     assert list(queues.waiting) == [first, second, third]
     assert (first.status, first.num_preemptions, first.num_computed_tokens) == (RequestStatus.PREEMPTED, 1, 0)
+    queues.admit()
+    queues.preempt(first, by_swap=False)
+    assert first.num_preemptions == 2
 
 
 def test_advance_makes_tokens_computed_and_leaves_ended_rows_alone(queues, make_state):
@@ -71,6 +74,19 @@ def test_advance_makes_tokens_computed_and_leaves_ended_rows_alone(queues, make_
     queues.finish(state, FinishReason.ABORT)
     queues.advance([row])
     assert state.num_computed_tokens == 2
+
+
+def test_advance_reaches_the_rows_behind_one_that_has_ended(make_state):
+    """Which keeps its place in a static batch."""
+    queues = NobodyRuns()
+    ended, other = make_state("a", (1, 2)), make_state("b", (1, 2))
+    for state in (ended, other):
+        queues.add(state)
+        queues.admit()
+    rows = [ScheduledRow.of(state, 2) for state in (ended, other)]
+    queues.finish(ended, FinishReason.STOP)
+    queues.advance(rows)
+    assert (ended.num_computed_tokens, other.num_computed_tokens) == (0, 2)
 
 
 @pytest.mark.parametrize("is_swapped", [True, False])
@@ -87,6 +103,7 @@ def test_request_that_ends_leaves_nothing_wherever_it_is(queues, make_state, mov
     queues.finish(state, FinishReason.ABORT)
     assert not queues.has_unfinished_requests()
     assert queues.blocks.num_available_blocks == 4
+    assert (queues.blocks.num_swapped_blocks, state.blocks.num_swapped_blocks) == (0, 0)
     dropped = [operation for operation in queues.take_operations() if isinstance(operation, DropSwapped)]
     assert dropped == ([DropSwapped(state)] if moves == "preempted" and is_swapped else [])
 

@@ -18,6 +18,8 @@ def test_new_request_has_its_prompt_and_no_output():
     assert (state.token_ids, state.num_tokens, state.num_prompt_tokens) == ([4, 5], 2, 2)
     assert (state.output_token_ids, state.num_output_tokens, state.num_computed_tokens) == ([], 0, 0)
     assert (state.status, state.is_finished, state.finish_reason) == (RequestStatus.WAITING, False, None)
+    assert (state.stop_reason, state.num_cached_tokens, state.num_scored_tokens) == (None, 0, 0)
+    assert (state.num_preemptions, state.draft_token_ids, state.blocks, state.first_sample) == (0, (), None, None)
 
 
 def test_output_tokens_follow_the_prompt():
@@ -26,6 +28,17 @@ def test_output_tokens_follow_the_prompt():
         state.append(token_id)
     assert (state.token_ids, state.num_tokens) == ([4, 5, 0, 7], 4)
     assert (state.output_token_ids, state.num_output_tokens) == ([0, 7], 2)
+
+
+@pytest.mark.parametrize(
+    ("params", "asked_for"),
+    [({}, ()), ({"temperature": 1.0}, [7]), ({"presence_penalty": 1.0}, [7]), ({"min_tokens": 1}, [7])],
+)
+def test_output_is_handed_to_the_sampler_where_something_asks_for_it(params, asked_for):
+    """Copying it for every token would cost a long greedy answer dear."""
+    state = RequestState(Request("a", None, (4, 5), SamplingParams(**params)))
+    state.append(7)
+    assert state.sample_context(frozenset()).output_token_ids == asked_for
 
 
 def test_states_never_share_their_tokens():
