@@ -100,26 +100,31 @@ class RowFiller:
             return None
         patience = self._settings.patience if self._row.first is None else 1
         is_open = [
-            own for own in self._lanes if own.num_examples < patience * own.most and self._wanted() & own.lane.shows
+            own
+            for own in self._lanes
+            if own.num_examples < patience * own.most and self._wanted(own.lane) & own.lane.shows
         ]
         return min(is_open, key=lambda own: own.seconds, default=None)
 
-    def _wanted(self) -> frozenset[str]:
+    def _wanted(self, lane: Lane) -> frozenset[str]:
+        """Gives the ways that have not seen the fault, and what saw it where no example can be run again."""
         shows = frozenset[str]().union(*(own.lane.shows for own in self._lanes))
-        return shows - self._row.kills.keys() - self._row.rule_kills.keys()
+        has_example = bool(self._scenarios) or isinstance(lane, LawLane)
+        again = frozenset() if has_example else LawLane.shows
+        return (shows - self._row.kills.keys() - self._row.rule_kills.keys()) | again
 
     def _look(self, own: _Clocked) -> None:
         start = time.monotonic()
-        wanted = self._wanted()
+        wanted = self._wanted(own.lane)
         own.num_examples += 1
         has_killed = False
         for name, message in self._examples(own, wanted):
             is_rule = name in RULES
             kills = self._row.rule_kills if is_rule else self._row.kills
+            has_killed |= name in wanted and not is_rule
             if name in wanted and name not in kills:
                 seconds = own.seconds + time.monotonic() - start
                 kills[name] = Kill(own.lane.name, own.num_examples, seconds, message)
-                has_killed |= not is_rule
                 if self._row.first is None and not is_rule:
                     others = sum(other.seconds for other in self._lanes if other is not own)
                     self._row.first = Kill(own.lane.name, own.num_examples, others + seconds, message)

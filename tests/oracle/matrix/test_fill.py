@@ -30,6 +30,14 @@ def test_row_of_the_law_is_located_by_what_the_law_asks():
     assert row.location.files == ("refinfer/speculative/verifier.py",)
 
 
+def test_fault_that_the_law_sees_first_is_explained_by_a_case_all_the_same():
+    """A pair of distributions is no case that can be run again, and takes a thousandth of the time of one."""
+    row = fill_row(FAULTS["temperature_squared"], SETTINGS)
+    assert row.kills["distribution"].lane == "pairs of distributions"
+    assert row.location is not None
+    assert row.location.is_right
+
+
 def test_row_of_a_fault_that_is_none_is_empty():
     name = next(iter(NO_OP_FAULTS))
     row = fill_row(NO_OP_FAULTS[name], MatrixSettings.of_cases(1, patience=1))
