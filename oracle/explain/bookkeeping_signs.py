@@ -12,7 +12,15 @@ from oracle.scenario import Scenario
 
 _SHARING = ("refinfer/scheduler/block_space.py", "refinfer/cache/prefix.py", "refinfer/scheduler/queues.py")
 
+_ENGINE = ("refinfer/engine/engine.py", "refinfer/engine/core.py")
+_CACHED = ("refinfer/cache/prefix.py", "refinfer/cache/prefix_tree.py", "refinfer/cache/block_pool.py")
+
 _BY_WORDS = (
+    ("the engine told of|its samples .* go on", Suspect("engine", "telling of requests", _ENGINE)),
+    ("were used longer ago", Suspect("prefix cache", "which cached block is given up", _CACHED)),
+    ("came in with", Suspect("block space", "room at admission", sources.SPACE)),
+    ("cached tokens, and had", Suspect("block space", "counting cached tokens", _SHARING)),
+    ("guess.* max_(model_len|tokens)", Suspect("speculation", "how far is guessed", sources.VERIFIER[1:2])),
     ("prefix|cached block|chain|findable", Suspect("prefix cache", "finding blocks by their tokens", sources.PREFIX)),
     ("would write to block", Suspect("block space", "copy on write", sources.SPACE)),
     ("references|does not add up", Suspect("block pool", "counting references", (*sources.POOL, *sources.TABLE[:1]))),
@@ -35,8 +43,12 @@ _BY_WORDS = (
 
 def pointed_at(message: str) -> Suspect:
     """Gives what the message of a broken invariant points at."""
-    chosen = (suspect for words, suspect in _BY_WORDS if re.search(words, message))
-    return next(chosen, Suspect("scheduler", "its state between two steps", sources.QUEUES))
+    return known_by_words(message) or Suspect("scheduler", "its state between two steps", sources.QUEUES)
+
+
+def known_by_words(message: str) -> Suspect | None:
+    """Gives what the words of a message point at; None where they are of no broken invariant."""
+    return next((suspect for words, suspect in _BY_WORDS if re.search(words, message)), None)
 
 
 class BookkeepingSigns:

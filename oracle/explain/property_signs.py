@@ -1,7 +1,8 @@
 """What does a failing property point at by itself, where nothing that was watched says more?"""
 
 from oracle.explain import sources
-from oracle.explain.failing_check import FailingCheck
+from oracle.explain.bookkeeping_signs import known_by_words
+from oracle.explain.failing_check import EFFECTS, SCHEDULES, STATE, SYMBOLIC, FailingCheck
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
 
 _TOKENIZER = Suspect("tokenizer", "turning text into tokens", sources.TOKENIZER)
@@ -28,6 +29,9 @@ _BY_WORDS = {
 }
 """By property, what words of its message point at."""
 
+_OF_SCHEDULES = (STATE, SYMBOLIC, SCHEDULES, EFFECTS)
+"""Checks that tell of broken invariants too, some of which are asked nowhere else."""
+
 
 def property_signs(check: FailingCheck) -> list[Suspicion]:
     """Gives what a failing property points at, if it points at anything."""
@@ -35,4 +39,5 @@ def property_signs(check: FailingCheck) -> list[Suspicion]:
     for words, suspect in _BY_WORDS.get(check.name, ()):
         if words in (beginning if check.name == "broken_checkpoints" else check.message):
             return [Suspicion(0, Moment.AFTER, 1, suspect, check.message)]
-    return []
+    told = known_by_words(check.message) if check.name in _OF_SCHEDULES else None
+    return [] if told is None else [Suspicion(0, Moment.AFTER, 1, told, check.message)]
