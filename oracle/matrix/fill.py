@@ -23,6 +23,7 @@ from refinfer.errors import RefinferError
 
 _CHECKS_OF_SCHEDULES = (SCHEDULES, EFFECTS, STATE, SYMBOLIC)
 _SECONDS_OF_CHECKS = 5.0
+_LONGEST_MESSAGE = 200
 
 _SHARES = ((SymbolicLane.name, 15), (ModelLane.name, 3), (CaseLane.name, 1), (LawLane.name, 2))
 """How many examples of each lane go with one case; a case costs about as much as so many of another lane."""
@@ -124,10 +125,12 @@ class RowFiller:
             has_killed |= name in wanted and not is_rule
             if name in wanted and name not in kills:
                 seconds = own.seconds + time.monotonic() - start
-                kills[name] = Kill(own.lane.name, own.num_examples, seconds, message)
+                kills[name] = Kill(own.lane.name, own.num_examples, seconds, message[:_LONGEST_MESSAGE])
                 if self._row.first is None and not is_rule:
                     others = sum(other.seconds for other in self._lanes if other is not own)
-                    self._row.first = Kill(own.lane.name, own.num_examples, others + seconds, message)
+                    self._row.first = Kill(
+                        own.lane.name, own.num_examples, others + seconds, message[:_LONGEST_MESSAGE]
+                    )
         own.seconds += time.monotonic() - start
         if has_killed and own.lane.scenario is not None:
             self._scenarios.append((own.lane, own.lane.scenario))

@@ -28,7 +28,7 @@ class Kill:
         lane: Where the example came from.
         num_examples: The examples of that lane up to the one that showed it.
         seconds: What they took, everything that was looked at included.
-        message: What was said.
+        message: What was said, cut off where it is long.
     """
 
     lane: str
@@ -127,14 +127,10 @@ class KillMatrix:
     environment: dict[str, Any]
 
     def save(self, path: Path) -> None:
-        """Writes the matrix as JSON."""
-        data = {
-            "format_version": FORMAT_VERSION,
-            "settings": self.settings,
-            "environment": self.environment,
-            "rows": [row.to_data() for row in self.rows],
-        }
-        path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        """Writes the matrix as JSON, a line for each row."""
+        head = {"format_version": FORMAT_VERSION, "settings": self.settings, "environment": self.environment}
+        rows = ",\n".join(json.dumps(row.to_data(), ensure_ascii=False) for row in self.rows)
+        path.write_text(f'{json.dumps(head)[:-1]},\n"rows": [\n{rows}\n]}}\n', encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "KillMatrix":
