@@ -36,6 +36,11 @@ _DTYPES_OF_RULES = ("float32", "float64")
 """In half precision a bound of 1e-3 fails where nothing is wrong."""
 
 
+def seen_in_error(error: BaseException) -> tuple[str, str]:
+    """Gives the way in which an error of the engine itself is seen: its samplers refuse what nobody has written."""
+    return "poison" if "NaN" in str(error) else "lifecycle", f"{type(error).__name__}: {error}"
+
+
 def look_at_case(case: Case, wanted: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Gives the ways of looking, and the usual rules, that see something, each with what it says.
 
@@ -53,7 +58,7 @@ def look_at_case(case: Case, wanted: frozenset[str]) -> Iterator[tuple[str, str]
             except CheckFailed as error:
                 # What the subject raised by itself tells nothing of what this way looks at, but for a broken file.
                 is_seen = isinstance(error.__cause__, MismatchError) or way == "loader"
-                yield (str(way) if is_seen else "lifecycle"), str(error)
+                yield (str(way), str(error)) if is_seen else seen_in_error(error.__cause__ or error)
             except OracleError:  # what the harness cannot judge
                 continue
     if wanted.isdisjoint((*RULES, "poison")):

@@ -13,7 +13,7 @@ from oracle.drive import Drive
 from oracle.errors import CheckFailed, InvariantViolation, LogitsMismatch, NeverEnds, OutcomeMismatch, TextMismatch
 from oracle.faults.schedule_hunt import run_watched
 from oracle.lone_answer import SampleRun
-from oracle.matrix.case_looks import CASE_LOOKS, look_at_case
+from oracle.matrix.case_looks import CASE_LOOKS, look_at_case, seen_in_error
 from oracle.matrix.kills import RULES
 from oracle.matrix.looks import LOOKS, EndedRun, look_at
 from oracle.rejection_law import check_rejection_law, check_sampled_law
@@ -67,7 +67,7 @@ def driven_to_its_end(drive: Drive) -> tuple[bool, list[tuple[str, str]]]:
         return False, [("lifecycle" if isinstance(error, NeverEnds) else "contract", str(error))]
     # Broad on purpose: whatever an engine raises on a legal schedule is its failure.
     except Exception as error:  # noqa: BLE001
-        return False, [("lifecycle", f"{type(error).__name__}: {error}")]
+        return False, [seen_in_error(error)]
     return True, []
 
 
@@ -93,7 +93,7 @@ class SymbolicLane(Lane):
             expected = symbolic_answers(scenario)
         # Broad on purpose: sampling has a fault, and may raise anything.
         except Exception as error:  # noqa: BLE001
-            yield "lifecycle", f"{type(error).__name__}: {error}"
+            yield seen_in_error(error)
             return
         for mode in SYMBOLIC_MODES:
             yield from self._look(scenario, mode, expected, wanted)
@@ -146,7 +146,7 @@ class ModelLane(Lane):
             loaded, expected = case.loaded(batch_invariant=True), case.lone_samples
         # Broad on purpose: what a model raises when it is loaded, or alone, is a failure of its own.
         except Exception as error:  # noqa: BLE001
-            yield "lifecycle", f"{type(error).__name__}: {error}"
+            yield seen_in_error(error)
             return
         for mode in MODEL_MODES:
             core = model_core(loaded, scenario, mode, expected, case.draft_model)

@@ -11,7 +11,7 @@ from oracle.matrix.kills import RULES, SIGHTS, FaultRow, Kill, KillMatrix
 from oracle.matrix.summary import summarise
 
 CELL = 15
-_LEFT, _TOP, _GAP = 250, 108, 22
+_LEFT, _TOP, _GAP = 290, 108, 22
 _ROOM_FOR_WORDS = 210
 
 SHADES = ((1, "in the first example"), (10, "within 10"), (100, "within 100"), (None, "later"))
@@ -65,7 +65,9 @@ def picture_of(matrix: KillMatrix) -> str:
     marks: list[Mark] = []
     areas: list[tuple[int, str]] = []
     y = _TOP
-    for area, group in groupby(matrix.rows, key=lambda row: row.area):
+    order = list(dict.fromkeys(row.area for row in matrix.rows))
+    rows = sorted(matrix.rows, key=lambda row: order.index(row.area))
+    for area, group in groupby(rows, key=lambda row: row.area):
         areas.append((y + CELL - 4, area))
         y += CELL + 3
         for row in group:

@@ -12,6 +12,7 @@ from oracle.matrix.kills import RULES, SIGHTS
 from oracle.matrix.lanes import CaseLane, LawLane, ModelLane, SymbolicLane, driven_to_its_end, generated_cases
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_core import requests_of, symbolic_core
+from refinfer.errors import InvariantError
 
 pytestmark = pytest.mark.without_shape_checks
 
@@ -77,9 +78,10 @@ def test_lane_looks_only_in_the_ways_that_are_wanted():
         (NeverEnds("no end"), False, "lifecycle"),
         (OutcomeMismatch("told wrongly"), False, "contract"),
         (IndexError("out of range"), False, "lifecycle"),
+        (InvariantError("logits hold NaN"), False, "poison"),
         (TextMismatch("taken back"), False, "text"),
     ],
-    ids=["leak", "no end", "told wrongly", "crash", "text taken back"],
+    ids=["leak", "no end", "told wrongly", "crash", "NaN", "text taken back"],
 )
 def test_what_a_run_raises_is_told_apart(monkeypatch, error, has_ended, way):
     scenario = Scenario((RequestSpec((1,), max_tokens=1),), checkpoint=None, is_symbolic=True)
