@@ -23,6 +23,7 @@ from refinfer.errors import RefinferError
 from tests.benchmarks import engines, growth, harness_cost, workloads
 from tests.benchmarks.comparison import Opener, compare, report_of
 from tests.benchmarks.pictures import pictures_of
+from tests.benchmarks.profiling import seconds_by_part
 from tests.benchmarks.simulation import schedulers, simulate
 from tests.benchmarks.tables import show
 
@@ -122,6 +123,16 @@ def _growth(options: argparse.Namespace, console: Console) -> list[dict[str, Any
     return [{"kind": "growth", "threads": options.threads, "charts": charts}]
 
 
+def _profile(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    work = WORKLOADS["w1"]().first(options.requests, options.most)
+    reports = []
+    for manner, is_invariant in (("exact", True), ("plain", False)):
+        with console.status(f"{work.name}, {manner}"):
+            seconds = seconds_by_part(work, **engines.PAGED, batch_invariant=is_invariant)
+        reports.append({"kind": "profile", "manner": manner, "threads": options.threads, "seconds": seconds})
+    return reports
+
+
 def _harness(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
     with console.status("schedules") as status:
         rates = harness_cost.schedules_per_second(options.requests or 400, options.requests or 60)
@@ -144,6 +155,7 @@ _MEASURED_BY_COMMAND = {
     "uneven": _uneven,
     "growth": _growth,
     "harness": _harness,
+    "profile": _profile,
 }
 
 _HELP_BY_COMMAND = {
@@ -152,6 +164,7 @@ _HELP_BY_COMMAND = {
     "prefix": "W3 with and without prefix caching",
     "uneven": "static against continuous batching, as answers differ more and more in length",
     "growth": "step time against requests that wait or run, context and pool",
+    "profile": "where the processor time of the paged engine goes, on W1",
     "harness": "schedules per second, and seconds for each property",
 }
 

@@ -12,7 +12,13 @@ MAX_NUM_SEQS = 16
 MAX_NUM_BATCHED_TOKENS = 512
 
 _CHUNKED: dict[str, Any] = {"max_num_batched_tokens": MAX_NUM_BATCHED_TOKENS}
-_PAGED: dict[str, Any] = {"cache": "paged", **_CHUNKED, "enable_prefix_caching": False}
+PAGED: dict[str, Any] = {
+    "cache": "paged",
+    **_CHUNKED,
+    "max_num_seqs": MAX_NUM_SEQS,
+    "enable_prefix_caching": False,
+}
+"""How the paged engine is set up beside others."""
 
 
 def modes(max_num_seqs: int = MAX_NUM_SEQS, *, batch_invariant: bool = True) -> dict[str, Opener]:
@@ -22,15 +28,15 @@ def modes(max_num_seqs: int = MAX_NUM_SEQS, *, batch_invariant: bool = True) -> 
         "none": partial(refinfer, cache="none", **shared),
         "static": partial(refinfer, cache="static", **shared),
         "continuous": partial(refinfer, cache="continuous", **_CHUNKED, **shared),
-        "paged": partial(refinfer, **_PAGED, **shared),
+        "paged": partial(refinfer, **{**PAGED, **shared}),
     }
 
 
 def manners() -> dict[str, Opener]:
     """The paged engine in both manners of numerics."""
     return {
-        "refinfer exact": partial(refinfer, **_PAGED, max_num_seqs=MAX_NUM_SEQS),
-        "refinfer plain": partial(refinfer, **_PAGED, max_num_seqs=MAX_NUM_SEQS, batch_invariant=False),
+        "refinfer exact": partial(refinfer, **PAGED),
+        "refinfer plain": partial(refinfer, **PAGED, batch_invariant=False),
     }
 
 

@@ -32,6 +32,8 @@ def tables_of(report: dict[str, Any]) -> list[Table]:
             _of_pairs("schedules per second", report["schedules_per_second"]),
             _of_pairs("seconds of one case", report["seconds"]),
         ]
+    if report["kind"] == "profile":
+        return [_of_parts(report)]
     return [_of_engines(report)]
 
 
@@ -60,6 +62,17 @@ def _of_chart(name: str, curves: dict[str, list[list[float]]]) -> Table:
         table.add_column(column)
     for curve, points in curves.items():
         table.add_row(curve, *(f"{1000 * seconds:.3g}" for _, seconds in points))
+    return table
+
+
+def _of_parts(report: dict[str, Any]) -> Table:
+    table = _table(f"processor time, {report['manner']}, threads: {report['threads']}")
+    for column in ("", "seconds", "share"):
+        table.add_column(column)
+    total = sum(report["seconds"].values())
+    for part, seconds in report["seconds"].items():
+        table.add_row(part, f"{seconds:.2f}", f"{seconds / total:.1%}")
+    table.add_row("all", f"{total:.2f}", "")
     return table
 
 

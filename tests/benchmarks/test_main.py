@@ -70,6 +70,14 @@ def test_engine_that_is_not_installed_is_named(tmp_path, capsys):
     assert "oracle engines install vllm" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.usefixtures("on_tiny")
+def test_profile_has_shares_of_both_manners(tmp_path, capsys):
+    status, reports = run(tmp_path, "profile")
+    assert status == 0
+    assert [report["manner"] for report in reports] == ["exact", "plain"]
+    assert capsys.readouterr().out.count("products by weights") == 2
+
+
 def test_growth_is_measured_point_by_point(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(growth, "scheduling_seconds", lambda _queue, num_waiting: 1e-6 * num_waiting)
     monkeypatch.setattr(growth, "step_seconds", lambda _folder, **options: 1e-3 * len(options))
