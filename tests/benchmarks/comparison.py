@@ -42,6 +42,7 @@ class Entry:
         return {
             "name": self.name,
             "seconds": [run.seconds for run in self.runs],
+            "processor_seconds": [run.processor_seconds for run in self.runs],
             "load": self.loads,
             "throughput": best.throughput,
             "mean_ttft": best.mean_ttft,

@@ -24,6 +24,8 @@ class Run:
 
     Attributes:
         seconds: From the arrival of all requests to the last token.
+        processor_seconds: What the engine's process used of all cores meanwhile; on a busy machine it tells more than
+            `seconds`, as long as there is one thread, for several use it up waiting for each other.
         token_ids: What each request emitted.
         times: For each request, when each of its tokens came, in seconds; None where the engine does not say.
         num_passes: Passes of the model; None where the engine does not say.
@@ -32,6 +34,7 @@ class Run:
     """
 
     seconds: float
+    processor_seconds: float
     token_ids: list[list[int]]
     times: list[list[float]] | None = None
     num_passes: int | None = None
@@ -83,7 +86,7 @@ def refinfer(work: Workload, **options: Any) -> Iterator[Runner]:
     def run() -> Run:
         engine = llm.engine
         engine.core = engine.new_core()  # empty caches, also of prefixes
-        start = time.perf_counter()
+        start, processor_start = time.perf_counter(), time.process_time()
         for index, (prompt, own) in enumerate(zip(work.prompts, params, strict=True)):
             engine.add_request(str(index), list(prompt), own)
         token_ids: list[list[int]] = [[] for _ in work.prompts]
@@ -96,9 +99,10 @@ def refinfer(work: Workload, **options: Any) -> Iterator[Runner]:
                 token_ids[index] = output.outputs[0].token_ids
                 times[index] += [now] * (len(token_ids[index]) - len(times[index]))
         seconds = time.perf_counter() - start
+        processor_seconds = time.process_time() - processor_start
         stats = engine.stats()
         kv_use = stats.used_slots / stats.reserved_slots if stats.reserved_slots else None
-        return Run(seconds, token_ids, times, stats.num_steps, kv_use)
+        return Run(seconds, processor_seconds, token_ids, times, stats.num_steps, kv_use)
 
     yield run
 

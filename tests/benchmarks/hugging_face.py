@@ -49,7 +49,7 @@ def generate(work: Workload, *, batch_size: int = 1) -> Iterator[Runner]:
         passes.count = 0
         token_ids: list[list[int]] = []
         times: list[list[float]] = []
-        start = time.perf_counter()
+        start, processor_start = time.perf_counter(), time.process_time()
         for prompts, max_tokens in batches_of(work, batch_size):
             ids, mask = left_padded(prompts)
             clock = _Clock(start)
@@ -64,7 +64,8 @@ def generate(work: Workload, *, batch_size: int = 1) -> Iterator[Runner]:
             answers = output[:, ids.shape[1] :].tolist()
             token_ids += [answer[:most] for answer, most in zip(answers, max_tokens, strict=True)]
             times += [clock.times[:most] for most in max_tokens]
-        return Run(time.perf_counter() - start, token_ids, times, passes.count)
+        seconds, processor_seconds = time.perf_counter() - start, time.process_time() - processor_start
+        return Run(seconds, processor_seconds, token_ids, times, passes.count)
 
     yield run
 
@@ -94,16 +95,17 @@ def generate_batch(
         with model.continuous_batching_context_manager(
             generation_config=choosing, continuous_batching_config=settings
         ) as manager:
-            start = time.perf_counter()
+            start, processor_start = time.perf_counter(), time.process_time()
             ids = [
                 manager.add_request(list(prompt), max_new_tokens=most, record_timestamps=True)
                 for prompt, most in zip(work.prompts, work.max_tokens, strict=True)
             ]
             result_by_id = _wait_for(manager, len(ids))
-            seconds = time.perf_counter() - start
+            seconds, processor_seconds = time.perf_counter() - start, time.process_time() - processor_start
         results = [result_by_id[request_id] for request_id in ids]
         times = [[moment - start for moment in result.timestamps] for result in results]
-        return Run(seconds, [list(result.generated_tokens) for result in results], times, passes.count)
+        token_ids = [list(result.generated_tokens) for result in results]
+        return Run(seconds, processor_seconds, token_ids, times, passes.count)
 
     yield run
 

@@ -7,8 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 COLUMNS = {
-    "seconds": lambda entry: f"{min(entry['seconds']):.2f}",
-    "tokens/s": lambda entry: f"{entry['throughput']:.0f}",
+    "wall s": lambda entry: f"{min(entry['seconds']):.2f}",
+    "cpu s": lambda entry: f"{min(entry['processor_seconds']):.2f}",
+    "tok/s": lambda entry: f"{entry['throughput']:.0f}",
     "TTFT s": lambda entry: figure(entry["mean_ttft"], "{:.3f}"),
     "ITL ms": lambda entry: figure(entry["mean_itl"], "{:.1f}", 1000),
     "passes": lambda entry: figure(entry["num_passes"], "{:d}"),

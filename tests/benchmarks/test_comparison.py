@@ -17,7 +17,7 @@ def opener_of(seconds, token_ids, turns, name):
 
         def run():
             turns.append(name)
-            return Run(next(left), token_ids, [[0.1] for _ in token_ids], 1)
+            return Run(next(left), 0.5, token_ids, [[0.1] for _ in token_ids], 1)
 
         yield run
 
@@ -43,7 +43,7 @@ def test_tokens_that_differ_in_one_round_alone_are_seen(tiny):
     @contextmanager
     def fickle(_work):
         answers = iter([[[1]], [[1]], [[2]]])
-        yield lambda: Run(1.0, next(answers))
+        yield lambda: Run(1.0, 1.0, next(answers))
 
     (entry,) = compare(tiny, {"fickle": fickle}, 2)
     assert entry.num_equal == 0

@@ -75,6 +75,7 @@ def test_every_driver_gives_the_tokens_of_the_reference(tiny, expected, opener):
             assert [len(own) for own in run.times] == list(tiny.max_tokens)
             assert all(own[0] > 0 and own == sorted(own) for own in run.times)
             assert max(own[-1] for own in run.times) <= run.seconds
+            assert run.processor_seconds > 0
             assert run.num_passes is not None
             assert max(tiny.max_tokens) <= run.num_passes <= tiny.num_output_tokens
 
@@ -128,11 +129,11 @@ def test_process_of_vllm_that_ends_says_why(stand_in):
 
 
 def test_run_is_the_same_after_json():
-    run = Run(2.0, [[1, 2], [3]], [[0.5, 1.0], [1.5]], 3, 0.25)
+    run = Run(2.0, 1.0, [[1, 2], [3]], [[0.5, 1.0], [1.5]], 3, 0.25)
     assert Run.from_json(json.loads(json.dumps(run.as_json()))) == run
     assert run.throughput == 1.5
     assert (run.mean_ttft, run.mean_itl, run.gaps) == (1.0, 0.5, [0.5])
-    assert (Run(1.0, [[1]]).mean_ttft, Run(1.0, [[1]]).mean_itl) == (None, None)
+    assert (Run(1.0, 1.0, [[1]]).mean_ttft, Run(1.0, 1.0, [[1]]).mean_itl) == (None, None)
 
 
 def test_left_padded_prompts_end_in_the_last_column():

@@ -44,7 +44,7 @@ def test_engines_are_measured_shown_and_drawn(tmp_path, capsys, arguments, num_r
     for report in reports:
         assert names <= {engine["name"] for engine in report["engines"]}
         assert all(engine["num_equal"] == 1 for engine in report["engines"])
-    assert "tokens/s" in capsys.readouterr().out
+    assert "tok/s" in capsys.readouterr().out
     assert command.main(["draw", str(tmp_path / "report.json"), "--images", str(tmp_path / "images")]) == 0
     assert len(list((tmp_path / "images").glob("*.svg"))) == 1
 
