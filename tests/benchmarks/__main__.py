@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; gives its exit status: 1 where an engine gave other tokens than the first, 2 after an error."""
     options = _parser().parse_args(arguments)
     console = Console()
+    if not console.is_terminal:
+        console.width = 120  # tables in a file have room for their columns
     torch.set_num_threads(options.threads)
     try:
         if options.command == "draw":
