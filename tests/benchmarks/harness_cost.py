@@ -44,14 +44,14 @@ def seconds_per_property(
 ) -> dict[str, float]:
     """Checks each property by itself in all its modes; gives the seconds of one case, the mean of so many.
 
-    Cases are drawn anew for each property, and their checkpoints are made with them.
+    Cases are drawn anew for each property, in the dtypes that it is about, and their checkpoints are made with them.
     """
     seconds_by_name = {}
     for prop in properties:
         on_property(prop.name)
         settings = CheckSettings(
             modes=MODES,
-            strategy=scenarios(("float32",)),
+            strategy=scenarios(prop.dtypes),
             folder=None,
             num_examples=num_cases,
             seed=seed,
