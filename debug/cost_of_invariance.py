@@ -108,13 +108,18 @@ def _work(options: argparse.Namespace) -> Iterator[Work]:
     workload: dict[str, Any] = json.loads(WORKLOAD.read_text(encoding="utf-8"))
     requests = workload["requests"][: options.requests]
     with tempfile.TemporaryDirectory() as name:
-        _write_model(Path(name), workload["model"]["config"])
+        write_model(Path(name), workload["model"]["config"])
         prompts = [request["prompt_token_ids"] for request in requests]
         yield Work("W1", Path(name), prompts, [request["max_tokens"] for request in requests])
 
 
-def _write_model(folder: Path, config: dict[str, Any]) -> None:
-    """Writes a random model as `w1.json` describes it: normal matrices, norms of one."""
+def write_model(folder: Path, config: dict[str, Any]) -> None:
+    """Writes a random model as `w1.json` describes it: normal matrices, norms of one.
+
+    Args:
+        folder: Where to; it exists.
+        config: What becomes its config.json.
+    """
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     empty = Llama(ModelConfig.from_folder(folder), dtype=torch.float32, numerics=PlainNumerics())
     shape_by_name = {name: tuple(weight.shape) for name, weight in empty.named_parameters() if name != "lm_head.weight"}

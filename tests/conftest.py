@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skips what takes many minutes unless `-m` speaks of its mark."""
-    for mark in ("large", "real_model"):
+    for mark in ("large", "real_model", "benchmark"):
         if mark in config.getoption("markexpr"):
             continue
         skip = pytest.mark.skip(reason=f"{mark}: opt in with `-m {mark}`")

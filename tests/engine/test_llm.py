@@ -188,6 +188,24 @@ def test_outputs_of_a_stream_never_change_afterwards(llm):
     assert [len(output.outputs[0].token_ids) for output in outputs] == [1, 2, 3, 4, 5, 6]
 
 
+def test_stream_asks_after_each_request_a_bounded_number_of_times(make_llm, monkeypatch):
+    """Counted, not timed: a step must cost no more when many requests have ended before it."""
+    llm = make_llm(cache="continuous", max_num_seqs=1)
+    asked = []
+    is_unfinished = llm.engine.is_unfinished
+
+    def counted(request_id):
+        asked.append(request_id)
+        return is_unfinished(request_id)
+
+    monkeypatch.setattr(llm.engine, "is_unfinished", counted)
+    num_steps = llm.engine.stats().num_steps
+    assert len(list(llm.stream([[1, 2]] * 40, SamplingParams(max_tokens=2, ignore_eos=True)))) == 80
+    num_steps = llm.engine.stats().num_steps - num_steps
+    assert num_steps == 80
+    assert len(asked) <= num_steps + 3 * 40, "once for each step, and for each request behind its end"
+
+
 def test_stream_runs_nothing_before_it_is_asked(llm, count_passes):
     passes = count_passes(llm)
     stream = llm.stream([[5, 9], [6]], GO_ON)
