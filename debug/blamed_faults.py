@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verdict = "hit" if hits[-1] else "MISS"
         seconds = f"{found.seconds:.1f} s of {time.monotonic() - start:.0f} s"
         console.print(f"{name} ({fault.area}): {verdict} in {seconds}; {found.check} × {found.subject}")
-        console.print(f"  sits in {', '.join(sorted(places_of(fault)))}; blamed: {', '.join(found.blame.sources)}")
+        console.print(f"  sits in {', '.join(sorted(fault.sources))}; blamed: {', '.join(found.blame.sources)}")
         console.print(f"  {found.blame.sentence}")
     console.print(f"{sum(hits)} of {len(hits)} named")
     return 0 if sum(hits) >= MIN_HITS * len(hits) else 1
@@ -106,14 +106,9 @@ def failing_case(fault: Fault, seed: int) -> Scenario:
         return shrink(scenario, lambda smaller: checks.fails(smaller, check), deadline=deadline)
 
 
-def places_of(fault: Fault) -> set[str]:
-    """Gives the files that a right answer may name, from the repository's root."""
-    return {f"refinfer/{name}" for name in fault.component}
-
-
 def is_named(fault: Fault, found: Explanation) -> bool:
     """Tells whether one of those files is blamed."""
-    return bool(places_of(fault) & set(found.blame.sources))
+    return not set(fault.sources).isdisjoint(found.blame.sources)
 
 
 if __name__ == "__main__":

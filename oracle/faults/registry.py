@@ -86,6 +86,11 @@ class Fault:
     needs: tuple[Need, ...] = ()
     seen_by: tuple[Sight, ...] = ()
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files that a right answer may name, from the repository's root."""
+        return tuple(f"refinfer/{name}" for name in self.component)
+
     @contextmanager
     def planted(self) -> Iterator[None]:
         """Plants the fault, and pulls it out again however the block ends.

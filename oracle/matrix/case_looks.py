@@ -7,8 +7,9 @@ import numpy as np
 from oracle.case import Case
 from oracle.compare import as_rows
 from oracle.errors import CheckFailed, MismatchError, OracleError
+from oracle.explain.ending_signs import due_end
 from oracle.matrix.kills import RULES
-from oracle.matrix.usual_rules import Answer, check_rule, num_due
+from oracle.matrix.usual_rules import Answer, check_rule
 from oracle.properties import MODES_BUT_GATHER, PROPERTIES, observe
 from oracle.scenario import RequestSpec
 from oracle.subjects import RequestRecord
@@ -90,6 +91,8 @@ def _answer(case: Case, request: RequestSpec, record: RequestRecord, what: str) 
         record.output_token_ids,
         as_rows(record.logits),
         case.reference_logits(record.token_ids)[case.output_rows(record)],
-        num_due=num_due(record.output_token_ids, request, frozenset(case.eos_token_ids), case.scenario.max_model_len),
+        num_due=due_end(request, record.output_token_ids, frozenset(case.eos_token_ids), case.scenario.max_model_len)[
+            0
+        ],
         what=what,
     )

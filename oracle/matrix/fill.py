@@ -172,7 +172,7 @@ class RowFiller:
         return Location(found.blame.sources, found.blame.sentence, found.seconds, self._is_right(found.blame.sources))
 
     def _is_right(self, files: Sequence[str]) -> bool:
-        return not {f"refinfer/{name}" for name in self._fault.component}.isdisjoint(files)
+        return not set(self._fault.sources).isdisjoint(files)
 
 
 def _failing_check(checks: Checks, lane: Lane, scenario: Scenario) -> FailingCheck | None:

@@ -11,7 +11,7 @@ from oracle.checkpoints import CheckpointSpec
 from oracle.choosers import RandomChooser
 from oracle.drive import Drive
 from oracle.errors import CheckFailed, InvariantViolation, LogitsMismatch, NeverEnds, OutcomeMismatch, TextMismatch
-from oracle.faults.schedule_hunt import run_watched
+from oracle.faults.schedule_hunt import MODEL_MODES, SYMBOLIC_MODES, run_watched
 from oracle.lone_answer import SampleRun
 from oracle.matrix.case_looks import CASE_LOOKS, look_at_case, seen_in_error
 from oracle.matrix.kills import RULES
@@ -27,9 +27,6 @@ from oracle.symbolic import EOS_TOKEN_IDS
 from oracle.symbolic_check import check_run, symbolic_answers
 from refinfer.engine import LoadedModel
 
-SYMBOLIC_MODES = ("paged", "continuous")
-MODEL_MODES = ("paged", "paged_gather")
-
 Sightings = Iterator[tuple[str, str]]
 """Ways of looking that saw something, each with what it says."""
 
@@ -40,19 +37,16 @@ class Lane(ABC):
     Attributes:
         name: How the matrix names it.
         shows: The ways of looking, and usual rules, that it has.
+        scenario: The last example, where it can be run again by itself.
     """
 
     name: str
     shows: frozenset[str]
+    scenario: Scenario | None = None
 
     @abstractmethod
     def next_example(self, wanted: frozenset[str]) -> Sightings:
         """Makes the next example and gives what is seen on it, of the ways that are wanted."""
-
-    @property
-    def scenario(self) -> Scenario | None:
-        """The last example, where it can be run again by itself."""
-        return None
 
 
 def driven_to_its_end(drive: Drive) -> tuple[bool, list[tuple[str, str]]]:
@@ -79,16 +73,10 @@ class SymbolicLane(Lane):
 
     def __init__(self, seed: int) -> None:
         self._choose = RandomChooser(seed)
-        self._scenario: Scenario | None = None
-
-    @property
-    def scenario(self) -> Scenario | None:
-        """The last schedule."""
-        return self._scenario
 
     def next_example(self, wanted: frozenset[str]) -> Sightings:
         """Makes the next schedule, and runs it over each cache and under watch."""
-        scenario = self._scenario = choose_symbolic_schedule(self._choose)
+        scenario = self.scenario = choose_symbolic_schedule(self._choose)
         try:
             expected = symbolic_answers(scenario)
         # Broad on purpose: sampling has a fault, and may raise anything.
@@ -131,16 +119,10 @@ class ModelLane(Lane):
     def __init__(self, seed: int) -> None:
         self._choose = RandomChooser(seed)
         self._loaded: dict[CheckpointSpec | None, dict[bool, LoadedModel]] = {}
-        self._scenario: Scenario | None = None
-
-    @property
-    def scenario(self) -> Scenario | None:
-        """The last schedule."""
-        return self._scenario
 
     def next_example(self, wanted: frozenset[str]) -> Sightings:
         """Makes the next schedule, and runs it with each reader of the paged cache."""
-        scenario = self._scenario = choose_model_schedule(self._choose, CHECKPOINTS, batch_invariant=True)
+        scenario = self.scenario = choose_model_schedule(self._choose, CHECKPOINTS, batch_invariant=True)
         case = Case(scenario, loaded_by_manner=self._loaded.setdefault(scenario.checkpoint, {}))
         try:
             loaded, expected = case.loaded(batch_invariant=True), case.lone_samples
@@ -168,17 +150,11 @@ class CaseLane(Lane):
 
     def __init__(self, seed: int, num_cases: int) -> None:
         self._cases = iter(generated_cases(seed, num_cases))
-        self._scenario: Scenario | None = None
-
-    @property
-    def scenario(self) -> Scenario | None:
-        """The last case."""
-        return self._scenario
 
     def next_example(self, wanted: frozenset[str]) -> Sightings:
         """Takes the next case, and runs it in every mode."""
-        self._scenario = next(self._cases)
-        yield from look_at_case(Case(self._scenario), wanted)
+        self.scenario = next(self._cases)
+        yield from look_at_case(Case(self.scenario), wanted)
 
 
 class LawLane(Lane):

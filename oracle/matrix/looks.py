@@ -10,8 +10,9 @@ from oracle.case import Case
 from oracle.compare import compare_logits
 from oracle.drive import Drive, DrivenRequest, check_guesses
 from oracle.errors import LogitsMismatch, MismatchError, OutcomeMismatch
+from oracle.explain.ending_signs import due_end
 from oracle.lone_answer import SampleRun
-from oracle.matrix.usual_rules import Answer, check_rule, num_due
+from oracle.matrix.usual_rules import Answer, check_rule
 from oracle.sampling_effects import other_effects, token_effects
 from oracle.scenario import RequestSpec
 from oracle.schedule_compare import check_stop_strings, check_whole_text, compare_fields
@@ -111,7 +112,7 @@ class EndedRun:
         spec = sample.spec
         if not _PLAIN.issuperset(spec.sampling.named) or sample.driven.was_aborted:
             return None
-        return num_due(sample.own.output.token_ids, spec, self.eos_token_ids, self.max_model_len)
+        return due_end(spec, sample.own.output.token_ids, self.eos_token_ids, self.max_model_len)[0]
 
 
 def _check_bits(run: EndedRun) -> None:

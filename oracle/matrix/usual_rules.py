@@ -1,13 +1,11 @@
 """What engines are usually held to, so that it can be seen how much of the same faults that would show."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from oracle.compare import LogitRows, OtherRows
 from oracle.matrix.kills import RULES
-from oracle.scenario import RequestSpec
 
 _TOP = 5
 _BOUND_BY_RULE = {"1e-3": 1e-3, "1e-4": 1e-4}
@@ -31,19 +29,6 @@ class Answer:
     reference: OtherRows
     num_due: int | None
     what: str
-
-
-def num_due(token_ids: Sequence[int], spec: RequestSpec, eos_token_ids: frozenset[int], max_model_len: int) -> int:
-    """Gives after how many tokens a greedy request ends: the first end-of-sequence id, else the longest it may be.
-
-    Args:
-        token_ids: Its output tokens.
-        spec: The request.
-        eos_token_ids: End-of-sequence ids of the model.
-        max_model_len: Longest request in tokens, prompt and output together.
-    """
-    ends = [place for place, token_id in enumerate(token_ids, 1) if token_id in eos_token_ids and not spec.ignore_eos]
-    return min([*ends, spec.max_tokens, max_model_len - len(spec.prompt_token_ids)])
 
 
 def check_rule(rule: str, answer: Answer) -> str | None:

@@ -67,3 +67,11 @@ def test_token_that_is_told_twice_is_the_answers(symbolic, watched):
     assert watched(scenario).signs == []
     signs = watched(scenario, fault="token_of_preempted_request_told_twice").signs
     assert signs[0].suspect.component == "answer"
+
+
+@pytest.mark.parametrize(
+    ("ignore_eos", "max_model_len", "number"), [(False, 99, 2), (True, 99, 4), (True, 4, 3)], ids=str
+)
+def test_request_ends_at_an_end_token_or_at_a_length(ignore_eos, max_model_len, number):
+    spec = RequestSpec((3,), max_tokens=4, ignore_eos=ignore_eos)
+    assert due_end(spec, (5, 7, 5, 5), frozenset({7}), max_model_len)[0] == number

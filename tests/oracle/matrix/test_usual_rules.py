@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from oracle.matrix.kills import RULES
-from oracle.matrix.usual_rules import Answer, check_rule, num_due
-from oracle.scenario import RequestSpec
+from oracle.matrix.usual_rules import Answer, check_rule
 
 REFERENCE = np.array([[0.0, 5.0, 4.0, 3.0, 2.0, 1.0], [6.0, 1.0, 2.0, 3.0, 4.0, 5.0]])
 
@@ -47,11 +46,3 @@ def test_rules_of_logits_ask_for_the_largest_difference(error, rules):
 def test_logits_that_are_no_numbers_or_too_few_are_seen():
     assert seen((1, 0), np.full_like(REFERENCE, np.nan)) == ["1e-3", "1e-4"]
     assert seen((1, 0), REFERENCE[:1]) == ["1e-3", "1e-4"]
-
-
-@pytest.mark.parametrize(
-    ("ignore_eos", "max_model_len", "number"), [(False, 99, 2), (True, 99, 4), (True, 4, 3)], ids=str
-)
-def test_request_ends_at_an_end_token_or_at_a_length(ignore_eos, max_model_len, number):
-    spec = RequestSpec((3,), max_tokens=4, ignore_eos=ignore_eos)
-    assert num_due((5, 7, 5, 5), spec, frozenset({7}), max_model_len) == number
