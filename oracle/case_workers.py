@@ -16,6 +16,8 @@ from oracle.errors import WorkerDied
 _NUM_QUEUED_PER_WORKER = 5
 """One that runs and others that wait, so that no worker idles while this process is at a long case of its own."""
 
+_WORK = "checks cases"
+
 
 class CaseWorkers:
     """Checks cases in several processes, of which this is one.
@@ -35,12 +37,7 @@ class CaseWorkers:
     def __enter__(self) -> "CaseWorkers":  # noqa: PYI034 - the shape checks cannot read `Self`
         """Starts the other processes."""
         if self._num_workers:
-            self._executor = ProcessPoolExecutor(
-                self._num_workers,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_start_worker,
-                initargs=(torch.get_num_threads(),),
-            )
+            self._executor = worker_pool(self._num_workers)
         return self
 
     def __exit__(
@@ -59,7 +56,7 @@ class CaseWorkers:
         try:
             self._begun.append((task, self._executor.submit(check_case, task)))
         except BrokenProcessPool as error:
-            raise _died() from error
+            raise worker_died(_WORK) from error
 
     def finished(self) -> Iterator[CaseReport]:
         """Gives each report before which none is missing, once.
@@ -99,9 +96,19 @@ class CaseWorkers:
         try:
             report = result.result() if isinstance(result, Future) else result
         except BrokenProcessPool as error:
-            raise _died() from error
+            raise worker_died(_WORK) from error
         self._begun.popleft()
         return report
+
+
+def worker_pool(num_workers: int) -> ProcessPoolExecutor:
+    """Makes processes with as many threads as this one, started afresh."""
+    return ProcessPoolExecutor(
+        num_workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(torch.get_num_threads(),),
+    )
 
 
 def _start_worker(num_threads: int) -> None:
@@ -110,6 +117,11 @@ def _start_worker(num_threads: int) -> None:
     torch.set_num_threads(num_threads)
 
 
-def _died() -> WorkerDied:
-    message = "a process that checks cases died, perhaps for want of memory; run again with --processes 1"
+def worker_died(work: str) -> WorkerDied:
+    """Makes the error of a process that ended before its time.
+
+    Args:
+        work: What such a process does.
+    """
+    message = f"a process that {work} died, perhaps for want of memory; run again with --processes 1"
     return WorkerDied(message)

@@ -1,16 +1,17 @@
 """Fills a kill matrix: one row after another, in as many processes as there are."""
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 
-from oracle.errors import WorkerDied
+from oracle.case_workers import worker_died, worker_pool
 from oracle.faults import FAULTS, NO_OP_FAULTS
 from oracle.matrix.fill import MatrixSettings, fill_row
 from oracle.matrix.kills import FaultRow, KillMatrix
 from oracle.report import environment
+
+_WORK = "fills the matrix"
 
 
 def fill_matrix(
@@ -43,15 +44,13 @@ def _rows(names: Sequence[str], settings: MatrixSettings, num_processes: int) ->
         for name in names:
             yield _filled(name, settings)
         return
-    context = multiprocessing.get_context("spawn")  # a fork takes over locks and threads in whatever state they are
-    with ProcessPoolExecutor(num_processes, mp_context=context) as executor:
+    with worker_pool(num_processes) as executor:
         futures = [executor.submit(_filled, name, settings) for name in names]
         try:
             for future in as_completed(futures):
                 yield future.result()
         except BrokenProcessPool as error:
-            message = "a process that filled the matrix died, perhaps for want of memory; run again with --processes 1"
-            raise WorkerDied(message) from error
+            raise worker_died(_WORK) from error
         finally:
             executor.shutdown(cancel_futures=True)
 

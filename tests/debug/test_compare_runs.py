@@ -1,8 +1,5 @@
 """The script says where two runs part, and how much of each request is equal."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
@@ -87,22 +84,13 @@ def test_picture_is_a_file_of_its_own(run, saved, tmp_path):
         (["--fault", "none_such"], "fault 'none_such' is unknown"),
     ],
 )
-def test_compare_runs_refuses_in_one_line(run, saved, arguments, message):
-    status, lines = run(main, saved(), *arguments)
+def test_compare_runs_refuses_in_one_line(refused, arguments, message):
+    status, line = refused(main, *arguments)
     assert status == EXIT_USAGE
-    (line,) = lines
     assert message in line
 
 
-def test_compare_runs_runs_as_a_script(request, saved):
-    root = request.config.rootpath
-    finished = subprocess.run(
-        [sys.executable, "debug/compare_runs.py", saved(), "--modes", "paged,none"],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        check=False,
-        capture_output=True,
-        encoding="utf-8",
-    )
+def test_compare_runs_runs_as_a_script(run_as_script):
+    finished = run_as_script("debug/compare_runs.py", "--modes", "paged,none")
     assert finished.returncode == EXIT_SHOWN, finished.stderr
     assert "nothing differs" in finished.stdout

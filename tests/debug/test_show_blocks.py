@@ -1,10 +1,5 @@
 """The script tells who holds each block, what lies in it, and what became of it."""
 
-import os
-import subprocess
-import sys
-from xml.etree import ElementTree as ET
-
 import pytest
 
 from debug.show_blocks import main, sign_of
@@ -63,10 +58,10 @@ def test_a_line_of_a_failure_names_the_case(run, saved):
     assert run(main, f"again: python -m oracle replay {saved()} --explain")[1] == run(main, saved())[1]
 
 
-def test_picture_is_a_file_of_its_own(run, saved, tmp_path):
-    picture = tmp_path / "blocks.svg"
-    assert run(main, saved(), "--picture", str(picture))[0] == EXIT_SHOWN
-    assert ET.parse(picture).getroot().tag.endswith("svg")  # noqa: S314 - it is our own
+def test_picture_is_a_file_of_its_own(drawn):
+    status, root = drawn(main)
+    assert status == EXIT_SHOWN
+    assert root.tag.endswith("svg")
 
 
 @pytest.mark.parametrize(
@@ -78,10 +73,9 @@ def test_picture_is_a_file_of_its_own(run, saved, tmp_path):
         (["--block", "0", "--step", "-1"], "step -1 was not taken"),
     ],
 )
-def test_show_blocks_refuses_in_one_line(run, saved, arguments, message):
-    status, lines = run(main, saved(), *arguments)
+def test_show_blocks_refuses_in_one_line(refused, arguments, message):
+    status, line = refused(main, *arguments)
     assert status == EXIT_USAGE
-    (line,) = lines
     assert message in line
 
 
@@ -99,15 +93,7 @@ def test_each_state_has_its_sign(holders, ref_count, published, sign):
     assert sign_of(BlockState(holders, ref_count, published, ())) == sign
 
 
-def test_show_blocks_runs_as_a_script(request, saved):
-    root = request.config.rootpath
-    finished = subprocess.run(
-        [sys.executable, "debug/show_blocks.py", saved(), "--block", "0"],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        check=False,
-        capture_output=True,
-        encoding="utf-8",
-    )
+def test_show_blocks_runs_as_a_script(run_as_script):
+    finished = run_as_script("debug/show_blocks.py", "--block", "0")
     assert finished.returncode == EXIT_SHOWN, finished.stderr
     assert finished.stdout.startswith("block 0 up to step 6")

@@ -1,10 +1,6 @@
 """The script tells what a step was told and did, as the engine was seen to do it."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -89,10 +85,10 @@ def test_the_symbolic_model_and_modes_without_blocks_are_shown(run, saved):
     assert not any(line.startswith("blocks:") for line in lines)
 
 
-def test_picture_is_a_file_of_its_own(run, saved, tmp_path):
-    picture = tmp_path / "steps.svg"
-    assert run(main, saved(), "--picture", str(picture))[0] == EXIT_SHOWN
-    assert ET.parse(picture).getroot().tag.endswith("svg")  # noqa: S314 - it is our own
+def test_picture_is_a_file_of_its_own(drawn):
+    status, root = drawn(main)
+    assert status == EXIT_SHOWN
+    assert root.tag.endswith("svg")
 
 
 @pytest.mark.parametrize(
@@ -104,10 +100,9 @@ def test_picture_is_a_file_of_its_own(run, saved, tmp_path):
         (["--model", "somewhere"], "leave --model somewhere away"),
     ],
 )
-def test_show_step_refuses_in_one_line(run, saved, arguments, message):
-    status, lines = run(main, saved(), *arguments)
+def test_show_step_refuses_in_one_line(refused, arguments, message):
+    status, line = refused(main, *arguments)
     assert status == EXIT_USAGE
-    (line,) = lines
     assert message in line
 
 
@@ -133,15 +128,7 @@ def test_kind_of_a_row_follows_from_what_it_runs(row, kind):
     assert kind_of(row, 3) == kind
 
 
-def test_show_step_runs_as_a_script(request, saved):
-    root = request.config.rootpath
-    finished = subprocess.run(
-        [sys.executable, "debug/show_step.py", saved(), "--step", "0"],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        check=False,
-        capture_output=True,
-        encoding="utf-8",
-    )
+def test_show_step_runs_as_a_script(run_as_script):
+    finished = run_as_script("debug/show_step.py", "--step", "0")
     assert finished.returncode == EXIT_SHOWN, finished.stderr
     assert finished.stdout.startswith("step 0 of 0 to 6")
