@@ -57,8 +57,25 @@ def test_mask_is_needed_unless_causal_or_full_says_the_same(layout):
     assert layout.needs_mask == (not says_the_same)
 
 
+@settings(deadline=None)
+@given(missing=st.lists(st.integers(0, 4), min_size=1, max_size=4), num_more=st.integers(1, 70))
+def test_rows_that_end_early_look_at_their_own_keys(missing, num_more):
+    num_keys = max(missing) + num_more
+    layout = AttentionLayout(1, num_keys, (0,) * len(missing), tuple(missing))
+    expected = [[[[key < num_keys - own for key in range(num_keys)]]] for own in missing]
+    assert layout.mask.tolist() == expected
+    assert layout.needs_mask == any(missing)
+
+
+@pytest.mark.parametrize(("num_queries", "missing"), [(1, (-1,)), (1, (0, 3)), (2, (0, 1))])
+def test_layout_refuses_rows_that_end_where_no_query_can_stand(num_queries, missing):
+    with pytest.raises(ShapeError, match=f"of 3 keys cannot run {num_queries} queries") as caught:
+        AttentionLayout(num_queries, 3, (0,) * len(missing), missing)
+    assert caught.value.num_missing_tokens == missing
+
+
 def test_layout_is_of_one_row_without_padding_unless_told_otherwise():
-    assert AttentionLayout(2, 5) == AttentionLayout(2, 5, (0,))
+    assert AttentionLayout(2, 5) == AttentionLayout(2, 5, (0,), (0,))
     assert AttentionLayout(2, 5).mask.shape == (1, 1, 2, 5)
 
 

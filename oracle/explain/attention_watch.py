@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from oracle.explain.recording import LayerReads
 from refinfer.attention_layout import AttentionLayout
+from refinfer.cache.paged_view import BlocksAttentionView
 from refinfer.interfaces import AttentionFunction, AttentionView
 from refinfer.model import Llama
 from refinfer.model.attention import AttentionCore
@@ -37,10 +38,21 @@ class WatchedView:
         def watched(
             own_queries: DenseQueries, own_keys: DenseKeys, own_values: DenseValues, layout: AttentionLayout
         ) -> DenseQueries:
-            self._calls.append((own_keys.detach().clone(), own_values.detach().clone(), layout))
+            calls.append((own_keys.detach().clone(), own_values.detach().clone(), layout))
             return attention(own_queries, own_keys, own_values, layout)
 
-        return self._view.attend(layer_index, queries, keys, values, watched)
+        calls: list[Call] = []
+        output = self._view.attend(layer_index, queries, keys, values, watched)
+        self._calls += self._in_packing_order(calls)
+        return output
+
+    def _in_packing_order(self, calls: list[Call]) -> list[Call]:
+        """Cuts calls into rows and sorts them where requests were put together that are no neighbours."""
+        if not isinstance(self._view, BlocksAttentionView):
+            return calls
+        rows = [row for call in calls for row in _rows_of(call)]
+        pairs = zip(self._view.request_order, rows, strict=True)
+        return [row for _, row in sorted(pairs, key=lambda pair: pair[0])]
 
 
 @contextmanager
@@ -77,3 +89,11 @@ def reads_of_rows(calls: Sequence[Call]) -> list[LayerReads]:
                 )
             )
     return reads
+
+
+def _rows_of(call: Call) -> Iterator[Call]:
+    """Cuts a call whose rows end at columns of their own into one call for each row."""
+    keys, values, layout = call
+    for index, num_missing in enumerate(layout.num_missing_tokens):
+        own_layout = AttentionLayout(layout.num_queries, layout.num_keys - num_missing)
+        yield keys[index : index + 1], values[index : index + 1], own_layout

@@ -57,7 +57,8 @@ def empty_places_attended(
 ) -> Tensor:
     """Takes the length of the buffer for the number of tokens."""
     is_decode = layout.num_queries == 1
-    return attend(queries, keys, values, replace(layout, num_keys=keys.shape[2]) if is_decode else layout)
+    whole = replace(layout, num_keys=keys.shape[2], num_missing_tokens=(0,))
+    return attend(queries, keys, values, whole if is_decode else layout)
 
 
 @one_replacement(

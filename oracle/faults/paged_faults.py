@@ -161,10 +161,12 @@ def values_not_swapped(self: PagedCache, block_ids: Sequence[int]) -> HostBlocks
     seen_by=("reference logits", "bitwise", "greedy"),
 )
 def other_requests_tiles(self: BlocksAttentionView, layer_index: int) -> list[tuple[Tensor, Tensor]]:
-    """Swaps two of equal width."""
+    """Swaps two rows of one call."""
     tiles = list(_tiles(self, layer_index))
-    if len(tiles) > 1 and tiles[0][0].shape == tiles[1][0].shape:
-        tiles[:2] = tiles[1], tiles[0]
+    for keys, values in tiles:
+        if len(keys) > 1:
+            keys[:2], values[:2] = keys[:2].flip(0), values[:2].flip(0)
+            break
     return tiles
 
 

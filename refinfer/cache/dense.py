@@ -12,11 +12,13 @@ def unwritten(*shape: int, dtype: torch.dtype) -> Tensor:
     return torch.full(shape, float("nan"), dtype=dtype)
 
 
-def to_dense(packed: Float[Tensor, "length any_heads head_dim"]) -> Float[Tensor, "1 any_heads length head_dim"]:
-    """Lays the packed tokens of one request out as a rectangle of one row."""
-    return packed.transpose(0, 1)[None]
+def to_dense(
+    packed: Float[Tensor, "tokens any_heads head_dim"], num_rows: int = 1
+) -> Float[Tensor, "batch any_heads length head_dim"]:
+    """Lays packed tokens out as a rectangle: those of one request, or one token of each of several."""
+    return packed.reshape(num_rows, -1, *packed.shape[1:]).transpose(1, 2)
 
 
 def to_packed(dense: DenseQueries) -> Queries:
-    """Takes a rectangle of one row back to packed tokens."""
-    return dense[0].transpose(0, 1)
+    """Takes a rectangle back to packed tokens, row after row."""
+    return dense.transpose(1, 2).flatten(0, 1)

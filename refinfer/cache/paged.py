@@ -90,7 +90,7 @@ class PagedCache:
 
         Args:
             parts: What each request runs, in the order in which their tokens are packed.
-            reader: "gather" or "blocks"; they differ in the way, not in a bit of the outcome.
+            reader: "gather" or "blocks"; they differ in the way, and in the invariant manner in no bit of the outcome.
 
         Raises:
             ConfigError: There is no such reader.

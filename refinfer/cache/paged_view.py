@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -115,21 +116,44 @@ def _rectangle(prefix: Float[Tensor, "prefix kv_heads head_dim"], new: Keys) -> 
     return dense
 
 
+class _Call(NamedTuple):
+    """One call of the attention core: one request, or several that run one token each over equally many tiles.
+
+    Attributes:
+        parts: Which of the requests, in the order of the rectangle's rows.
+        rows: Where each place of each head is read from.
+        layout: Where their queries and keys stand.
+    """
+
+    parts: tuple[int, ...]
+    rows: Int[Tensor, " rows"]
+    layout: AttentionLayout
+
+
 class BlocksAttentionView(_PagedView):
-    """Writes the new tokens first, then reads each request's whole tiles through its block table.
+    """Writes the new tokens first, then reads whole tiles of requests through their block tables.
 
     What is read lasts for one call of the attention core. Where each place is read from is worked out once, for all
-    layers; places past a request's tokens are read from a slot of zeros.
+    layers; places past a request's tokens are read from a slot of zeros. Requests that run one token each over as many
+    tiles share a call, in which the attention core computes every row by itself.
+
+    Attributes:
+        request_order: Which of the requests each row of the calls is, one call after the other.
     """
 
     def __init__(self, keys: PagedSlots, values: PagedSlots, block_size: int, parts: Sequence[PagedPart]) -> None:
         super().__init__(keys, values, block_size, parts)
         num_slots, num_kv_heads = keys.shape[1:3]
         rows = [_rows_of(slots, num_slots - 1, num_kv_heads) for slots in self._slots]
-        self._batches = [
-            (torch.cat(rows[batch]), [len(own) for own in rows[batch]])
-            for batch in _batches([whole_tiles(part.num_tokens) for part in parts])
+        self._calls = [
+            _Call(group, torch.cat([rows[index] for index in group]), _layout_of([parts[index] for index in group]))
+            for group in _groups(parts)
         ]
+        self.request_order = tuple(index for call in self._calls for index in call.parts)
+        # packed tokens, in the order of the calls; and the way back
+        by_part = torch.split(torch.arange(len(self.slot_mapping)), self._num_scheduled_tokens)
+        self._order = torch.cat([by_part[index] for index in self.request_order])
+        self._way_back = self._order.argsort()
 
     def attend(
         self, layer_index: int, queries: Queries, keys: Keys, values: Values, attention: AttentionFunction
@@ -141,23 +165,23 @@ class BlocksAttentionView(_PagedView):
         """
         self._check(queries)
         self._write(layer_index, keys, values)
-        parts = zip(self._by_part(queries), self._tiles(layer_index), self._layouts, strict=True)
-        return torch.cat(
-            [
-                to_packed(attention(to_dense(own_queries), dense_keys, dense_values, layout))
-                for own_queries, (dense_keys, dense_values), layout in parts
-            ]
-        )
+        num_tokens_by_call = [len(call.parts) * call.layout.num_queries for call in self._calls]
+        by_call = torch.split(queries[self._order], num_tokens_by_call)
+        outputs = [
+            to_packed(attention(to_dense(own_queries, len(call.parts)), dense_keys, dense_values, call.layout))
+            for call, own_queries, (dense_keys, dense_values) in zip(
+                self._calls, by_call, self._tiles(layer_index), strict=True
+            )
+        ]
+        return torch.cat(outputs)[self._way_back]
 
     def _tiles(self, layer_index: int) -> Iterator[tuple[DenseKeys, DenseKeys]]:
-        """Gives each request's keys and values in whole tiles."""
+        """Gives the keys and values of each call in whole tiles."""
         _, num_kv_heads, head_dim = self._keys.shape[1:]
         keys, values = self._keys[layer_index].flatten(0, 1), self._values[layer_index].flatten(0, 1)
-        for rows, num_rows in self._batches:
-            own_keys, own_values = (torch.split(storage.index_select(0, rows), num_rows) for storage in (keys, values))
-            for pair in zip(own_keys, own_values, strict=True):
-                dense_keys, dense_values = (tensor.view(1, num_kv_heads, -1, head_dim) for tensor in pair)
-                yield dense_keys, dense_values
+        for call in self._calls:
+            shape = (len(call.parts), num_kv_heads, -1, head_dim)
+            yield keys.index_select(0, call.rows).view(shape), values.index_select(0, call.rows).view(shape)
 
 
 def _rows_of(slots: SlotMapping, zero_slot: int, num_kv_heads: int) -> Int[Tensor, " rows"]:
@@ -167,13 +191,26 @@ def _rows_of(slots: SlotMapping, zero_slot: int, num_kv_heads: int) -> Int[Tenso
     return (places * num_kv_heads + torch.arange(num_kv_heads)[:, None]).flatten()
 
 
-def _batches(num_places: Sequence[int]) -> list[slice]:
-    """Cuts neighbouring requests into batches of few places."""
-    batches = []
-    start, total = 0, 0
-    for index, count in enumerate(num_places):
-        if index > start and total + count > _MAX_PLACES_AT_ONCE:
-            batches.append(slice(start, index))
-            start, total = index, 0
-        total += count
-    return [*batches, slice(start, len(num_places))]
+def _groups(parts: Sequence[PagedPart]) -> list[tuple[int, ...]]:
+    """Puts requests together that run one token each over as many tiles, few enough of them that places stay few."""
+    groups: list[list[int]] = []
+    open_by_width: dict[int, list[int]] = {}
+    for index, part in enumerate(parts):
+        width = whole_tiles(part.num_tokens)
+        group = open_by_width.get(width) if part.num_scheduled_tokens == 1 else None
+        if group is not None and (len(group) + 1) * width <= _MAX_PLACES_AT_ONCE:
+            group.append(index)
+            continue
+        groups.append([index])
+        if part.num_scheduled_tokens == 1:
+            open_by_width[width] = groups[-1]
+    return [tuple(group) for group in groups]
+
+
+def _layout_of(parts: Sequence[PagedPart]) -> AttentionLayout:
+    """Tells where the queries and keys of requests stand that share a call."""
+    num_keys = max(part.num_tokens for part in parts)
+    num_missing_tokens = tuple(num_keys - part.num_tokens for part in parts)
+    return AttentionLayout(
+        parts[0].num_scheduled_tokens, num_keys, (0,) * len(parts), num_missing_tokens=num_missing_tokens
+    )

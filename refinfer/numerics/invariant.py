@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from refinfer.attention_layout import AttentionLayout
+from refinfer.attention_layout import AttentionLayout, whole_tiles
 from refinfer.numerics.dtypes import compute_dtype
 from refinfer.numerics.plain import PlainNumerics
 from refinfer.numerics.products import Bias, LinearProduct, Weight
@@ -64,14 +64,23 @@ class InvariantNumerics(PlainNumerics):
         num_heads, num_kv_heads = queries.shape[1], keys.shape[1]
         share = num_heads // num_kv_heads
         tile_rows = tile_rows_for(share, queries.dtype)
-        if layout.num_queries == 1 and layout.num_padding_tokens == (0,):
-            return attend_with_one_query(queries, keys, values, layout.visible_ends[0], tile_rows)
+        paddings = _for_each_row(queries, layout.num_padding_tokens)
+        missing = _for_each_row(queries, layout.num_missing_tokens)
+        if layout.num_queries == 1 and not any(paddings):
+            counts = tuple(layout.visible_ends[0] - num_missing for num_missing in missing)
+            if whole_tiles(min(counts)) == whole_tiles(max(counts)):
+                return attend_with_one_query(queries, keys, values, counts, tile_rows)
         outputs = []
-        for row, num_padding in enumerate(layout.num_padding_tokens):
+        for row, (num_padding, num_missing) in enumerate(zip(paddings, missing, strict=True)):
             own_queries = queries[row].transpose(0, 1)  # q_len heads head_dim
             grouped = own_queries.reshape(len(own_queries), num_kv_heads, share, -1)
-            num_visible = [max(0, end - num_padding) for end in layout.visible_ends]
+            num_visible = [max(0, end - num_missing - num_padding) for end in layout.visible_ends]
             own_keys, own_values = keys[row, :, num_padding:], values[row, :, num_padding:]
             output = attend_in_tiles(grouped, own_keys, own_values, num_visible, tile_rows)
             outputs.append(output.flatten(1, 2).transpose(0, 1))
         return torch.stack(outputs)
+
+
+def _for_each_row(queries: DenseQueries, counts: tuple[int, ...]) -> tuple[int, ...]:
+    """Gives a count for each row where one stands for all of them."""
+    return counts * len(queries) if len(counts) == 1 else counts

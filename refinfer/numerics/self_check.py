@@ -209,6 +209,29 @@ def _attention_depends_on_company(
             own = numerics.attention(queries[:, :, first + start : first + stop], own_keys, own_values, layout)
             if not torch.equal(own, together[:, :, start:stop]):
                 return size
+    return _decoding_depends_on_company(numerics, together, (queries, keys, values))
+
+
+def _decoding_depends_on_company(
+    numerics: Numerics, together: Tensor, drawn: tuple[Tensor, Tensor, Tensor]
+) -> int | None:
+    """Gives how many requests decoded in one call when a query got other bits than in its prompt; None if none did.
+
+    They are as many beginnings of one request over as many tiles of keys, each of which runs its last token.
+    """
+    queries, keys, values = drawn
+    num_keys, num_queries, width = keys.shape[2], together.shape[2], whole_tiles(keys.shape[2])
+    for size in (2, 17):
+        most_missing = min(num_queries, num_keys - (width - KEY_TILE)) - 1
+        missing = tuple(place * most_missing // (size - 1) for place in range(size))
+        places = [num_keys - 1 - own for own in missing]
+        room = (0, 0, 0, width - num_keys)
+        rows = [functional.pad(tensor, room).repeat(size, 1, 1, 1) for tensor in (keys, values)]
+        layout = AttentionLayout(1, num_keys, (0,) * size, missing)
+        own = numerics.attention(queries[0, :, places].transpose(0, 1)[:, :, None], rows[0], rows[1], layout)
+        expected = together[0, :, [place - (num_keys - num_queries) for place in places]].transpose(0, 1)
+        if not torch.equal(own[:, :, 0], expected):
+            return size
     return None
 
 

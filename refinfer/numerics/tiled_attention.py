@@ -28,6 +28,12 @@ RowKeys = Float[Tensor, "kv_heads kv_len head_dim"]
 KeyTiles = Float[Tensor, "kv_heads width padded_head_dim"]
 """The same in whole tiles."""
 
+AnyKeys = Float[Tensor, "*any_rows kv_heads kv_len head_dim"]
+"""Keys or values of one request, or of several in a rectangle."""
+
+AnyTiles = Float[Tensor, "*any_rows kv_heads width padded_head_dim"]
+"""The same in whole tiles."""
+
 _CACHE_LINE_BYTES = 64
 
 
@@ -56,29 +62,36 @@ def attend_in_tiles(
 
 
 def attend_with_one_query(
-    query: DenseQueries, keys: DenseKeys, values: DenseValues, num_visible: int, tile_rows: int
+    queries: DenseQueries, keys: DenseKeys, values: DenseValues, num_visible: tuple[int, ...], tile_rows: int
 ) -> DenseQueries:
-    """Computes what `attend_in_tiles` does for one query of one request, the same call with less around it.
+    """Computes what `attend_in_tiles` does for one query of each of some requests, in one call for all of them.
 
-    A decoding step of many requests spends much of its time around calls.
+    A decoding step of many requests would spend much of its time around calls.
+
+    Args:
+        queries: What asks.
+        keys: Keys from each request's first token on; places that nobody looks at hold finite numbers.
+        values: Values, likewise.
+        num_visible: For each request how many keys its query looks at; all of them fill as many tiles.
+        tile_rows: As for `attend_in_tiles`.
     """
-    _, num_heads, _, head_dim = query.shape
+    num_rows, num_heads, _, head_dim = queries.shape
     _, num_kv_heads, num_places, _ = keys.shape
-    share, width = num_heads // num_kv_heads, whole_tiles(num_visible)
-    num_missing = _missing(head_dim, query)
+    share, width = num_heads // num_kv_heads, whole_tiles(num_visible[0])
+    num_missing = _missing(head_dim, queries)
     if num_missing or num_places != width or not _lies_well(keys) or not _lies_well(values):
-        keys, values = _tiles_of(keys[0], width)[None], _tiles_of(values[0], width)[None]
-    tile = query.view(1, num_kv_heads, share, head_dim)
+        keys, values = _tiles_of(keys, width), _tiles_of(values, width)
+    tile = queries.reshape(num_rows, num_kv_heads, share, head_dim)
     if num_missing or share < tile_rows:
         tile = functional.pad(tile, (0, num_missing, 0, tile_rows - share))
     output = functional.scaled_dot_product_attention(
         tile,
         keys,
         values,
-        attn_mask=_bias((num_visible,), width, query.dtype, (1, tile_rows, tile_rows)),
+        attn_mask=_bias(num_visible, width, queries.dtype, (1, tile_rows, tile_rows)),
         scale=1 / math.sqrt(head_dim),
     )
-    return output[:, :, :share, :head_dim].reshape(1, num_heads, 1, head_dim)
+    return output[:, :, :share, :head_dim].reshape(num_rows, num_heads, 1, head_dim)
 
 
 def _runs_of_width(num_visible: Sequence[int]) -> Iterator[tuple[slice, int]]:
@@ -120,14 +133,14 @@ def _to_tiles(
     return functional.pad(by_tile, (0, 0, 0, tile_rows - per_tile * share))
 
 
-def _tiles_of(keys: RowKeys, width: int) -> KeyTiles:
+def _tiles_of(keys: AnyKeys, width: int) -> AnyTiles:
     """Gives the first keys, whole tiles of them, where products expect them: at the edges of cache lines.
 
     Some kernels round differently where a matrix starts elsewhere. Caches hand out keys that lie well
     already, unless head_dim is odd; then this copies.
     """
-    keys = keys[:, :width]
-    num_missing, num_missing_dims = width - keys.shape[1], _missing(keys.shape[2], keys)
+    keys = keys[..., :width, :]
+    num_missing, num_missing_dims = width - keys.shape[-2], _missing(keys.shape[-1], keys)
     if num_missing or num_missing_dims:
         return functional.pad(keys, (0, num_missing_dims, 0, num_missing))
     return keys if _lies_well(keys) else keys.clone(memory_format=torch.contiguous_format)
@@ -135,9 +148,11 @@ def _tiles_of(keys: RowKeys, width: int) -> KeyTiles:
 
 def _lies_well(keys: Float[Tensor, "... kv_len any_head_dim"]) -> bool:
     """Tells whether heads start at cache lines and hold one key after the other."""
-    *_, head_stride, place_stride, _ = keys.stride()
-    is_packed = place_stride == keys.shape[-1]
-    return is_packed and not (head_stride * keys.element_size() | keys.data_ptr()) % _CACHE_LINE_BYTES
+    *outer_strides, place_stride, _ = keys.stride()
+    starts = keys.data_ptr()
+    for stride in outer_strides:
+        starts |= stride * keys.element_size()
+    return place_stride == keys.shape[-1] and not starts % _CACHE_LINE_BYTES
 
 
 def _missing(head_dim: int, tensor: Tensor) -> int:

@@ -28,6 +28,24 @@ class Probe:
         return -queries
 
 
+def rows_by_request(view, calls):
+    """What each request's queries, keys and values were, wherever in which call they stood."""
+    rows = [
+        SimpleNamespace(
+            queries=call.queries[index],
+            keys=call.keys[index],
+            values=call.values[index],
+            num_queries=call.layout.num_queries,
+            num_keys=call.layout.num_keys - num_missing,
+        )
+        for call in calls
+        for index, num_missing in enumerate(call.layout.num_missing_tokens)
+    ]
+    order = getattr(view, "request_order", range(len(rows)))
+    assert sorted(order) == list(range(len(rows)))
+    return [rows[order.index(request)] for request in range(len(rows))]
+
+
 def attend(view, names, layer_index, attention):
     """Runs named tokens through one layer of a view."""
     return view.attend(
@@ -64,4 +82,5 @@ def toolbox():
         vectors=vectors,
         Probe=Probe,
         attend=attend,
+        rows_by_request=rows_by_request,
     )

@@ -21,6 +21,14 @@ def test_to_dense_puts_heads_before_tokens():
     assert torch.equal(dense[0, 1, 2], packed[2, 1])
 
 
-def test_to_packed_undoes_to_dense():
+def test_to_dense_gives_each_request_its_row():
     packed = torch.arange(24.0).reshape(4, 2, 3)
-    assert torch.equal(to_packed(to_dense(packed)), packed)
+    dense = to_dense(packed, 4)
+    assert dense.shape == (4, 2, 1, 3)
+    assert torch.equal(dense[3, 1, 0], packed[3, 1])
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 4])
+def test_to_packed_undoes_to_dense(num_rows):
+    packed = torch.arange(24.0).reshape(4, 2, 3)
+    assert torch.equal(to_packed(to_dense(packed, num_rows)), packed)

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
 from refinfer import load_model
-from refinfer.attention_layout import KEY_TILE, AttentionLayout
+from refinfer.attention_layout import KEY_TILE
 from refinfer.cache import BlockPool, BlockTable, ContinuousCache, PagedCache, PagedPart
 from refinfer.errors import ConfigError, InvariantError, ShapeError
 from refinfer.interfaces import AttentionView
@@ -91,14 +91,14 @@ class PagedCacheLife(RuleBasedStateMachine):
             probe = tools.Probe()
             output = tools.attend(view, packed, layer_index, probe)
             assert torch.equal(output, -tools.vectors(packed, layer_index, tools.num_heads, "query"))
-            for (request, names), call in zip(plan, probe.calls, strict=True):
+            for (request, names), row in zip(plan, tools.rows_by_request(view, probe.calls), strict=True):
                 expected = request.tokens + names
-                assert call.layout == AttentionLayout(len(names), len(expected))
-                for given_tensor, kind in ((call.keys, "key"), (call.values, "value")):
-                    dense = tools.vectors(expected, layer_index, tools.num_kv_heads, kind).transpose(0, 1)[None]
-                    assert torch.equal(given_tensor[:, :, : len(expected)], dense)
-                    assert not given_tensor[:, :, len(expected) :].any()
-                    assert given_tensor.shape[2] == -(-len(expected) // KEY_TILE) * KEY_TILE
+                assert (row.num_queries, row.num_keys) == (len(names), len(expected))
+                for given_tensor, kind in ((row.keys, "key"), (row.values, "value")):
+                    dense = tools.vectors(expected, layer_index, tools.num_kv_heads, kind).transpose(0, 1)
+                    assert torch.equal(given_tensor[:, : len(expected)], dense)
+                    assert not given_tensor[:, len(expected) :].any()
+                    assert given_tensor.shape[1] == -(-len(expected) // KEY_TILE) * KEY_TILE
 
     @rule(data=st.data(), reader=st.sampled_from(READERS), num_layers=st.sampled_from([2, 2, 1, 0]))
     def step(self, data, reader, num_layers):
@@ -424,10 +424,11 @@ def test_view_lets_requests_read_the_same_blocks(toolbox, cache):
     probe = toolbox.Probe()
     toolbox.attend(cache.view([PagedPart((0,), 0, 4)], "blocks"), [1, 2, 3, 4], 0, probe)
     parts = [PagedPart((0, 1, 3), 4, 1), PagedPart((0, 2, 3), 4, 1)]
-    toolbox.attend(cache.view(parts, "blocks"), [5, 6], 0, probe)
-    for call, name in zip(probe.calls[-2:], (5, 6), strict=True):
+    view = cache.view(parts, "blocks")
+    toolbox.attend(view, [5, 6], 0, probe)
+    for row, name in zip(toolbox.rows_by_request(view, probe.calls[1:]), (5, 6), strict=True):
         expected = toolbox.vectors([1, 2, 3, 4, name], 0, toolbox.num_kv_heads, "key").transpose(0, 1)
-        assert torch.equal(call.keys[0, :, :5], expected)
+        assert torch.equal(row.keys[:, :5], expected)
 
 
 def test_view_refuses_an_unknown_reader_and_no_request(cache):

@@ -1,15 +1,15 @@
 """The two readers: what they read, what they hand to the attention core, and in how many calls they read it."""
 
-from itertools import pairwise
+from collections import Counter
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refinfer.attention_layout import KEY_TILE, AttentionLayout, whole_tiles
+from refinfer.attention_layout import KEY_TILE, whole_tiles
 from refinfer.cache import PagedPart
-from refinfer.cache.paged_view import _MAX_PLACES_AT_ONCE, BlocksAttentionView, GatherAttentionView, _batches, slots_of
+from refinfer.cache.paged_view import _MAX_PLACES_AT_ONCE, BlocksAttentionView, GatherAttentionView, _groups, slots_of
 from refinfer.errors import InvariantError, ShapeError
 from refinfer.interfaces import AttentionView
 
@@ -49,7 +49,7 @@ def test_slot_mapping_names_the_tokens_that_run_in_packing_order(reader, storage
 
 @settings(deadline=None, max_examples=settings().max_examples // 3)
 @given(
-    lengths=st.lists(st.tuples(st.integers(0, 70), st.integers(1, 12)), min_size=1, max_size=4),
+    lengths=st.lists(st.tuples(st.integers(0, 70), st.integers(1, 12) | st.just(1)), min_size=1, max_size=6),
     layer_index=st.integers(0, 1),
     random=st.randoms(use_true_random=False),
 )
@@ -78,16 +78,16 @@ def test_reader_hands_out_each_request_in_whole_tiles(toolbox, lengths, layer_in
         probe, view = toolbox.Probe(), reader(keys, values, BLOCK_SIZE, parts)
         output = toolbox.attend(view, packed, layer_index, probe)
         assert torch.equal(output, -toolbox.vectors(packed, layer_index, toolbox.num_heads, "query"))
-        for part, names, call in zip(parts, tokens_by_part, probe.calls, strict=True):
+        for part, names, row in zip(parts, tokens_by_part, toolbox.rows_by_request(view, probe.calls), strict=True):
             own = names[part.num_computed_tokens :]
-            queries = toolbox.vectors(own, layer_index, toolbox.num_heads, "query").transpose(0, 1)[None]
-            assert torch.equal(call.queries, queries)
-            assert call.layout == AttentionLayout(len(own), len(names))
-            for given_tensor, storage, kind in ((call.keys, keys, "key"), (call.values, values, "value")):
+            queries = toolbox.vectors(own, layer_index, toolbox.num_heads, "query").transpose(0, 1)
+            assert torch.equal(row.queries, queries)
+            assert (row.num_queries, row.num_keys) == (len(own), len(names))
+            for given_tensor, storage, kind in ((row.keys, keys, "key"), (row.values, values, "value")):
                 expected = toolbox.vectors(names, layer_index, toolbox.num_kv_heads, kind)
-                assert torch.equal(given_tensor[0, :, : len(names)].transpose(0, 1), expected)
-                assert not given_tensor[:, :, len(names) :].any(), "zeros in what is left of the last tile"
-                assert given_tensor.shape[2] == whole_tiles(len(names))
+                assert torch.equal(given_tensor[:, : len(names)].transpose(0, 1), expected)
+                assert not given_tensor[:, len(names) :].any(), "zeros in what is left of the last tile"
+                assert given_tensor.shape[1] == whole_tiles(len(names))
                 assert torch.equal(storage[layer_index, slots_of(part, BLOCK_SIZE)], expected), "and it is written"
                 assert storage[1 - layer_index, :-1].isnan().all(), "in no other layer"
         num_written = sum(part.num_tokens for part in parts)
@@ -136,13 +136,24 @@ def test_view_refuses_a_part_without_tokens(reader, storage, num_computed, num_s
         reader(*storage, BLOCK_SIZE, [PagedPart((0,), num_computed, num_scheduled)])
 
 
-@given(num_tiles=st.lists(st.integers(1, 20), min_size=1, max_size=30))
-def test_requests_are_read_in_few_calls_of_bounded_size(num_tiles):
-    num_places = [KEY_TILE * count for count in num_tiles]
-    batches = _batches(num_places)
-    assert [place for batch in batches for place in num_places[batch]] == num_places
-    for batch in batches:
-        assert batch.stop > batch.start, "no call for nobody"
-        assert batch.stop - batch.start == 1 or sum(num_places[batch]) <= _MAX_PLACES_AT_ONCE
-    for before, after in pairwise(batches):
-        assert sum(num_places[before]) + num_places[after.start] > _MAX_PLACES_AT_ONCE, "no call too many"
+@given(
+    lengths=st.lists(
+        st.tuples(st.integers(0, 20 * KEY_TILE - 3), st.sampled_from([1, 1, 1, 3])), min_size=1, max_size=30
+    )
+)
+def test_requests_that_decode_share_calls_of_bounded_size(lengths):
+    parts = [PagedPart((), num_computed, num_scheduled) for num_computed, num_scheduled in lengths]
+    groups = _groups(parts)
+    assert sorted(index for group in groups for index in group) == list(range(len(parts)))
+    num_open: Counter[int] = Counter()
+    for group in groups:
+        assert list(group) == sorted(group)
+        widths = {whole_tiles(parts[index].num_tokens) for index in group}
+        assert len(widths) == 1, "each row is as wide as it would be alone"
+        (width,) = widths
+        assert len(group) == 1 or len(group) * width <= _MAX_PLACES_AT_ONCE
+        if parts[group[0]].num_scheduled_tokens > 1:
+            assert len(group) == 1, "a prompt has a call of its own"
+        elif (len(group) + 1) * width <= _MAX_PLACES_AT_ONCE:
+            num_open[width] += 1
+    assert all(count == 1 for count in num_open.values()), "no call too many"

@@ -44,16 +44,16 @@ def test_schedules_change_no_token_in_the_plain_manner_but_near_ties(runs, part)
 def test_how_many_places_are_read_at_once_changes_no_bit(runs, monkeypatch, most_places):
     """Requests of schedules are shorter than the constant, so that what lies past it never came up."""
     monkeypatch.setattr(paged_view, "_MAX_PLACES_AT_ONCE", most_places)
-    num_batches = []
-    cut = paged_view._batches
+    num_calls = []
+    put_together = paged_view._groups
 
-    def counted(num_places):
-        found = cut(num_places)
-        num_batches.append(len(found))
+    def counted(parts):
+        found = put_together(parts)
+        num_calls.append(len(found))
         return found
 
-    monkeypatch.setattr(paged_view, "_batches", counted)
+    monkeypatch.setattr(paged_view, "_groups", counted)
     choose = RandomChooser(most_places)
     for _ in range(10):
         runs.run(choose_model_schedule(choose, CHECKPOINTS, batch_invariant=True), "paged")
-    assert max(num_batches) > 1
+    assert max(num_calls) > 1

@@ -236,3 +236,30 @@ def test_one_query_takes_the_short_way_to_the_same_bits(num_heads, num_kv_heads,
         )
         assert torch.equal(own[0], rectangle[0])
         assert torch.equal(own[0], rectangle[1])
+
+
+@HALF
+@given(
+    nums_keys=st.lists(st.one_of(st.integers(1, 64), st.integers(120, 135)), min_size=1, max_size=5),
+    widths=st.sampled_from([(8, 4, 64), (6, 2, 20), (5, 1, 32), (1, 1, 16)]),
+    dtype=st.sampled_from(DTYPES),
+    num_threads=st.sampled_from([1, 1, 1, 2]),
+)
+def test_requests_that_decode_in_one_call_get_the_bits_that_each_gets_alone(nums_keys, widths, dtype, num_threads):
+    """Whether all of them fill as many tiles, as the paged cache hands them out, or not."""
+    num_heads, num_kv_heads, head_dim = widths
+    most = max(nums_keys)
+    queries = drawn(len(nums_keys), num_heads, 1, head_dim, dtype=dtype)
+    keys, values = (drawn(len(nums_keys), num_kv_heads, 192, head_dim, dtype=dtype, seed=seed) for seed in (1, 2))
+    for row, num_keys in enumerate(nums_keys):
+        for tensor in (keys, values):
+            tensor[row, :, num_keys:] = 100.0 * (row + 1)  # what nobody may see
+    layout = AttentionLayout(1, most, (0,) * len(nums_keys), tuple(most - num_keys for num_keys in nums_keys))
+    with threads(num_threads):
+        together = NUMERICS.attention(queries, keys, values, layout)
+        for row, num_keys in enumerate(nums_keys):
+            own = slice(row, row + 1)
+            alone = NUMERICS.attention(
+                queries[own].clone(), keys[own, :, :num_keys], values[own, :, :num_keys], AttentionLayout(1, num_keys)
+            )
+            assert torch.equal(alone[0], together[row]), f"row {row}"

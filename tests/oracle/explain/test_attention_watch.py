@@ -3,7 +3,7 @@ import torch
 from oracle.case import Case
 from oracle.explain.attention_watch import reads_of_rows, watching_attention
 from refinfer.attention_layout import AttentionLayout
-from refinfer.cache import CausalAttentionView
+from refinfer.cache import CausalAttentionView, PagedCache, PagedPart
 
 
 def test_every_layer_shows_what_attention_is_handed(schedule):
@@ -29,3 +29,23 @@ def test_room_that_is_no_number_is_seen():
     keys = torch.tensor([0.0, float("nan")]).reshape(1, 1, 2, 1)
     (reads,) = reads_of_rows([(keys, keys, AttentionLayout(1, 1))])
     assert not reads.is_room_finite
+
+
+def test_requests_that_share_a_call_are_told_in_the_order_of_their_tokens(schedule):
+    """The second is wider than the others, so that it does not stand between them."""
+    model = Case(schedule).loaded(batch_invariant=True).model
+    cache = PagedCache(model.config, model.dtype, num_blocks=4, block_size=70)
+    lengths = (2, 66, 3)
+    parts = [PagedPart((block_id,), 0, length) for block_id, length in enumerate(lengths)]
+    prompts = torch.arange(sum(lengths)) % model.config.vocab_size
+    positions = torch.cat([torch.arange(length) for length in lengths])
+    model.forward(prompts, positions, cache.view(parts, "blocks"))
+    parts = [PagedPart(part.block_ids, part.num_scheduled_tokens, 1) for part in parts]
+    with watching_attention(model) as calls:
+        model.forward(torch.tensor([1, 2, 3]), torch.tensor(lengths), cache.view(parts, "blocks"))
+    reads = reads_of_rows(calls[0])
+    assert [own.num_visible for own in reads] == [length + 1 for length in lengths]
+    for own, (block_id,) in zip(reads, [part.block_ids for part in parts], strict=True):
+        stored = cache.swap_out([block_id]).keys[0, 0, : own.num_visible]
+        assert torch.equal(own.keys, stored)
+        assert own.is_room_finite
