@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from refinfer.attention_layout import KEY_TILE, AttentionLayout, whole_tiles
 from refinfer.config import ModelConfig
 from refinfer.errors import NumericsError
+from refinfer.numerics.attention_check import NUM_KEYS, attention_depends_on_company, drawn
 from refinfer.numerics.dtypes import compute_dtype
 from refinfer.numerics.manner import Numerics
 from refinfer.numerics.products import (
@@ -49,9 +48,6 @@ _MAX_MULTIPLICATIONS = 2 * 10**10
 """Of one probed product, about a second of one core; sizes that would take more are left out from the end."""
 
 _MIN_COMPANIES = 6
-_NUM_KEYS = (1, 5, 64, 65, 330)
-"""Lengths of the requests on which attention is tried."""
-
 _passed: set[tuple[object, ...]] = set()
 """What was tried and kept the promise: the function, its widths, dtype and number of threads."""
 
@@ -96,15 +92,15 @@ def _probes(weight: Weight, bias: Bias | None) -> list[Tensor]:
     rows as well for which many sums come to nearly nothing, bias included: orthogonal to some rows of the weight but
     for their own rounding.
     """
-    drawn = _drawn(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
+    plain_rows = drawn(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
     if weight.dtype not in _HALF_PRECISION:
-        return [drawn]
+        return [plain_rows]
     num_cancelled = min(weight.shape[0], weight.shape[1] // 2, _MAX_CANCELLED)
     some = weight[:num_cancelled].to(torch.float64)
     shift = 0.0 if bias is None else bias[:num_cancelled].to(torch.float64)
-    rows = drawn.to(torch.float64)
+    rows = plain_rows.to(torch.float64)
     cancelling = rows - (rows @ some.T + shift) @ torch.linalg.pinv(some).T
-    return [drawn, cancelling.to(weight.dtype)]
+    return [plain_rows, cancelling.to(weight.dtype)]
 
 
 def depends_on_company(function: RowFunction, inputs: Tensor, multiplications_per_row: int = 1) -> int | None:
@@ -136,7 +132,8 @@ def check_operations(numerics: Numerics, config: ModelConfig, dtype: torch.dtype
     Raises:
         NumericsError: An operation's bits depend on company.
     """
-    widths = (config.hidden_size, config.intermediate_size, config.num_heads, config.num_kv_heads, config.head_dim)
+    heads = (config.num_heads, config.num_kv_heads, config.head_dim)
+    widths = (config.hidden_size, config.intermediate_size, *heads)
     manner = type(numerics)
     functions = (manner.rms_norm, manner.silu, manner.rotary_tables, manner.rotate, manner.attention)
     attempt = (*functions, *widths, dtype, torch.get_num_threads())
@@ -146,8 +143,8 @@ def check_operations(numerics: Numerics, config: ModelConfig, dtype: torch.dtype
         size = depends_on_company(function, inputs)
         if size is not None:
             raise _broken(name, dtype, size)
-    for num_keys in _NUM_KEYS:
-        size = _attention_depends_on_company(numerics, config, dtype, num_keys)
+    for num_keys in NUM_KEYS:
+        size = attention_depends_on_company(numerics.attention, heads, dtype, num_keys)
         if size is not None:
             operation = f"attention over {num_keys} keys"
             raise _broken(operation, dtype, size)
@@ -158,14 +155,14 @@ def _row_operations(
     numerics: Numerics, config: ModelConfig, dtype: torch.dtype
 ) -> Iterator[tuple[str, RowFunction, Tensor]]:
     hidden, intermediate, head_dim = config.hidden_size, config.intermediate_size, config.head_dim
-    scale = _drawn(hidden, dtype=dtype)
+    scale = drawn(hidden, dtype=dtype)
     yield (
         f"the norm of {hidden} wide rows",
         lambda rows: numerics.rms_norm(rows, scale, config.norm_eps),
-        _drawn(_NUM_ROWS, hidden, dtype=dtype),
+        drawn(_NUM_ROWS, hidden, dtype=dtype),
     )
-    yield f"SiLU of {intermediate} wide rows", numerics.silu, _drawn(_NUM_ROWS, intermediate, dtype=dtype)
-    frequencies = _drawn(head_dim // 2, dtype=compute_dtype(dtype)).abs()
+    yield f"SiLU of {intermediate} wide rows", numerics.silu, drawn(_NUM_ROWS, intermediate, dtype=dtype)
+    frequencies = drawn(head_dim // 2, dtype=compute_dtype(dtype)).abs()
     positions = torch.arange(_NUM_ROWS) * 7
     yield (
         f"rotary tables of {head_dim} wide heads",
@@ -180,65 +177,8 @@ def _row_operations(
     yield (
         f"the rotation of {head_dim} wide heads",
         rotate,
-        _drawn(_NUM_ROWS, (config.num_heads + 2) * head_dim, dtype=dtype),
+        drawn(_NUM_ROWS, (config.num_heads + 2) * head_dim, dtype=dtype),
     )
-
-
-def _attention_depends_on_company(
-    numerics: Numerics, config: ModelConfig, dtype: torch.dtype, num_keys: int
-) -> int | None:
-    """Gives how many queries ran together when one got other bits than among all; None if none was found.
-
-    Keys past a query's own place are other numbers when it runs alone, and so is where they lie.
-    """
-    num_queries = min(num_keys, 70)
-    queries = _drawn(1, config.num_heads, num_keys, config.head_dim, dtype=dtype)
-    keys, values = (
-        _drawn(1, config.num_kv_heads, num_keys, config.head_dim, dtype=dtype, seed=seed) for seed in (1, 2)
-    )
-    together = numerics.attention(queries[:, :, -num_queries:], keys, values, AttentionLayout(num_queries, num_keys))
-    first = num_keys - num_queries
-    for size in (1, 2, 20):
-        for start in {0, 1, num_queries // 2, num_queries - size}:
-            stop = start + size
-            if start < 0 or stop > num_queries:
-                continue
-            room = (0, 0, 0, whole_tiles(first + stop) + KEY_TILE - first - stop)
-            own_keys, own_values = (functional.pad(rows[:, :, : first + stop], room) for rows in (keys, values))
-            layout = AttentionLayout(size, first + stop)
-            own = numerics.attention(queries[:, :, first + start : first + stop], own_keys, own_values, layout)
-            if not torch.equal(own, together[:, :, start:stop]):
-                return size
-    return _decoding_depends_on_company(numerics, together, (queries, keys, values))
-
-
-def _decoding_depends_on_company(
-    numerics: Numerics, together: Tensor, drawn: tuple[Tensor, Tensor, Tensor]
-) -> int | None:
-    """Gives how many requests decoded in one call when a query got other bits than in its prompt; None if none did.
-
-    They are as many beginnings of one request over as many tiles of keys, each of which runs its last token.
-    """
-    queries, keys, values = drawn
-    num_keys, num_queries, width = keys.shape[2], together.shape[2], whole_tiles(keys.shape[2])
-    for size in (2, 17):
-        most_missing = min(num_queries, num_keys - (width - KEY_TILE)) - 1
-        missing = tuple(place * most_missing // (size - 1) for place in range(size))
-        places = [num_keys - 1 - own for own in missing]
-        room = (0, 0, 0, width - num_keys)
-        rows = [functional.pad(tensor, room).repeat(size, 1, 1, 1) for tensor in (keys, values)]
-        layout = AttentionLayout(1, num_keys, (0,) * size, missing)
-        own = numerics.attention(queries[0, :, places].transpose(0, 1)[:, :, None], rows[0], rows[1], layout)
-        expected = together[0, :, [place - (num_keys - num_queries) for place in places]].transpose(0, 1)
-        if not torch.equal(own[:, :, 0], expected):
-            return size
-    return None
-
-
-def _drawn(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
-    """Gives normal numbers, the same at every load."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator).mul_(3).to(dtype)
 
 
 def _broken(operation: str, dtype: torch.dtype, size: int | None) -> NumericsError:

@@ -16,7 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from refinfer.attention_layout import whole_tiles
+from refinfer.attention_layout import AttentionLayout, whole_tiles
+from refinfer.numerics.tile_kernels import KeyTiles, QueryTiles, ScoreBias, TileKernel
 from refinfer.shapes import DenseKeys, DenseQueries, DenseValues
 
 GroupedQueries = Float[Tensor, "q_len kv_heads share head_dim"]
@@ -25,20 +26,41 @@ GroupedQueries = Float[Tensor, "q_len kv_heads share head_dim"]
 RowKeys = Float[Tensor, "kv_heads kv_len head_dim"]
 """Keys or values of one request, from its first token on."""
 
-KeyTiles = Float[Tensor, "kv_heads width padded_head_dim"]
-"""The same in whole tiles."""
-
-AnyKeys = Float[Tensor, "*any_rows kv_heads kv_len head_dim"]
-"""Keys or values of one request, or of several in a rectangle."""
-
-AnyTiles = Float[Tensor, "*any_rows kv_heads width padded_head_dim"]
-"""The same in whole tiles."""
-
 _CACHE_LINE_BYTES = 64
 
 
+def attend(
+    queries: DenseQueries, keys: DenseKeys, values: DenseValues, layout: AttentionLayout, kernel: TileKernel
+) -> DenseQueries:
+    """Computes softmax(q · k / sqrt(head_dim)) · v for each head of each request of a rectangle.
+
+    Args:
+        queries: What asks.
+        keys: Keys; places that nobody looks at hold finite numbers.
+        values: Values, likewise.
+        layout: Which keys a query looks at.
+        kernel: What attends over tiles.
+    """
+    paddings = _for_each_row(queries, layout.num_padding_tokens)
+    missing = _for_each_row(queries, layout.num_missing_tokens)
+    if layout.num_queries == 1 and not any(paddings):
+        counts = tuple(layout.visible_ends[0] - num_missing for num_missing in missing)
+        if whole_tiles(min(counts)) == whole_tiles(max(counts)):
+            return _attend_with_one_query(queries, keys, values, counts, kernel)
+    num_kv_heads, head_dim = keys.shape[1], keys.shape[3]
+    outputs = []
+    for row, (num_padding, num_missing) in enumerate(zip(paddings, missing, strict=True)):
+        own_queries = queries[row].transpose(0, 1)  # q_len heads head_dim
+        grouped = own_queries.reshape(len(own_queries), num_kv_heads, -1, head_dim)  # q_len kv_heads share head_dim
+        num_visible = [max(0, end - num_missing - num_padding) for end in layout.visible_ends]
+        own_keys, own_values = keys[row, :, num_padding:], values[row, :, num_padding:]
+        output = attend_in_tiles(grouped, own_keys, own_values, num_visible, kernel)
+        outputs.append(output.flatten(1, 2).transpose(0, 1))
+    return torch.stack(outputs)
+
+
 def attend_in_tiles(
-    queries: GroupedQueries, keys: RowKeys, values: RowKeys, num_visible: Sequence[int], tile_rows: int
+    queries: GroupedQueries, keys: RowKeys, values: RowKeys, num_visible: Sequence[int], kernel: TileKernel
 ) -> GroupedQueries:
     """Computes softmax(q · k / sqrt(head_dim)) · v for the queries of one request.
 
@@ -48,7 +70,7 @@ def attend_in_tiles(
         values: Values, likewise.
         num_visible: For each query how many keys it looks at, from the first on; of none for padding, which
             gives zeros.
-        tile_rows: Rows of a tile of queries, at least as many as query heads share a key/value head.
+        kernel: What attends over tiles.
     """
     parts = []
     for queries_of_width, width in _runs_of_width(num_visible):
@@ -56,13 +78,13 @@ def attend_in_tiles(
         if not width:
             parts.append(torch.zeros_like(own))
             continue
-        counts = tuple(num_visible[queries_of_width])
-        parts.append(_attend(own, _tiles_of(keys, width), _tiles_of(values, width), counts, tile_rows))
+        own_keys, own_values = _tiles_of(keys[None], width), _tiles_of(values[None], width)
+        parts.append(_attend_over_width(own, own_keys, own_values, tuple(num_visible[queries_of_width]), kernel))
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def attend_with_one_query(
-    queries: DenseQueries, keys: DenseKeys, values: DenseValues, num_visible: tuple[int, ...], tile_rows: int
+def _attend_with_one_query(
+    queries: DenseQueries, keys: DenseKeys, values: DenseValues, num_visible: tuple[int, ...], kernel: TileKernel
 ) -> DenseQueries:
     """Computes what `attend_in_tiles` does for one query of each of some requests, in one call for all of them.
 
@@ -70,27 +92,20 @@ def attend_with_one_query(
 
     Args:
         queries: What asks.
-        keys: Keys from each request's first token on; places that nobody looks at hold finite numbers.
+        keys: Keys from each request's first token on.
         values: Values, likewise.
         num_visible: For each request how many keys its query looks at; all of them fill as many tiles.
-        tile_rows: As for `attend_in_tiles`.
+        kernel: What attends over tiles.
     """
     num_rows, num_heads, _, head_dim = queries.shape
-    _, num_kv_heads, num_places, _ = keys.shape
+    num_kv_heads = keys.shape[1]
     share, width = num_heads // num_kv_heads, whole_tiles(num_visible[0])
-    num_missing = _missing(head_dim, queries)
-    if num_missing or num_places != width or not _lies_well(keys) or not _lies_well(values):
-        keys, values = _tiles_of(keys, width), _tiles_of(values, width)
-    tile = queries.reshape(num_rows, num_kv_heads, share, head_dim)
+    tile_rows, num_missing = kernel.tile_rows(share, queries.dtype), _missing(head_dim, queries)
+    tiles = queries.reshape(num_rows, num_kv_heads, share, head_dim)
     if num_missing or share < tile_rows:
-        tile = functional.pad(tile, (0, num_missing, 0, tile_rows - share))
-    output = functional.scaled_dot_product_attention(
-        tile,
-        keys,
-        values,
-        attn_mask=_bias(num_visible, width, queries.dtype, (1, tile_rows, tile_rows)),
-        scale=1 / math.sqrt(head_dim),
-    )
+        tiles = functional.pad(tiles, (0, num_missing, 0, tile_rows - share))
+    bias = _bias(num_visible, width, queries.dtype, (1, tile_rows, tile_rows))
+    output = kernel(tiles, _tiles_of(keys, width), _tiles_of(values, width), bias, 1 / math.sqrt(head_dim))
     return output[:, :, :share, :head_dim].reshape(num_rows, num_heads, 1, head_dim)
 
 
@@ -103,28 +118,21 @@ def _runs_of_width(num_visible: Sequence[int]) -> Iterator[tuple[slice, int]]:
         start = stop
 
 
-def _attend(
-    queries: GroupedQueries, keys: KeyTiles, values: KeyTiles, counts: tuple[int, ...], tile_rows: int
+def _attend_over_width(
+    queries: GroupedQueries, keys: KeyTiles, values: KeyTiles, counts: tuple[int, ...], kernel: TileKernel
 ) -> GroupedQueries:
     num_queries, _, share, head_dim = queries.shape
+    tile_rows = kernel.tile_rows(share, queries.dtype)
     per_tile = tile_rows // share
-    bias = _bias(counts, keys.shape[1], queries.dtype, (per_tile, share, tile_rows))
+    bias = _bias(counts, keys.shape[2], queries.dtype, (per_tile, share, tile_rows))
     tiles = _to_tiles(queries, per_tile, tile_rows)
-    output = functional.scaled_dot_product_attention(
-        tiles,
-        keys.expand(len(tiles), -1, -1, -1),
-        values.expand(len(tiles), -1, -1, -1),
-        attn_mask=bias,
-        scale=1 / math.sqrt(head_dim),
-    )
+    output = kernel(tiles, keys, values, bias, 1 / math.sqrt(head_dim))
     rows = output[:, :, : per_tile * share, :head_dim]
     by_query = rows.reshape(len(tiles), -1, per_tile, share, head_dim).transpose(1, 2)
     return by_query.flatten(0, 1)[:num_queries]
 
 
-def _to_tiles(
-    queries: GroupedQueries, per_tile: int, tile_rows: int
-) -> Float[Tensor, "tiles kv_heads tile_rows padded_head_dim"]:
+def _to_tiles(queries: GroupedQueries, per_tile: int, tile_rows: int) -> QueryTiles:
     """Lays queries out in tiles of a fixed number of rows, the rest zeros."""
     num_queries, num_kv_heads, share, head_dim = queries.shape
     num_missing = -num_queries % per_tile
@@ -133,26 +141,25 @@ def _to_tiles(
     return functional.pad(by_tile, (0, 0, 0, tile_rows - per_tile * share))
 
 
-def _tiles_of(keys: AnyKeys, width: int) -> AnyTiles:
+def _tiles_of(keys: DenseKeys, width: int) -> KeyTiles:
     """Gives the first keys, whole tiles of them, where products expect them: at the edges of cache lines.
 
     Some kernels round differently where a matrix starts elsewhere. Caches hand out keys that lie well
     already, unless head_dim is odd; then this copies.
     """
-    keys = keys[..., :width, :]
-    num_missing, num_missing_dims = width - keys.shape[-2], _missing(keys.shape[-1], keys)
+    if keys.shape[2] > width:
+        keys = keys[:, :, :width]
+    num_missing, num_missing_dims = width - keys.shape[2], _missing(keys.shape[3], keys)
     if num_missing or num_missing_dims:
         return functional.pad(keys, (0, num_missing_dims, 0, num_missing))
     return keys if _lies_well(keys) else keys.clone(memory_format=torch.contiguous_format)
 
 
-def _lies_well(keys: Float[Tensor, "... kv_len any_head_dim"]) -> bool:
+def _lies_well(keys: KeyTiles) -> bool:
     """Tells whether heads start at cache lines and hold one key after the other."""
-    *outer_strides, place_stride, _ = keys.stride()
-    starts = keys.data_ptr()
-    for stride in outer_strides:
-        starts |= stride * keys.element_size()
-    return place_stride == keys.shape[-1] and not starts % _CACHE_LINE_BYTES
+    request_stride, head_stride, place_stride, _ = keys.stride()
+    starts = keys.data_ptr() | (request_stride | head_stride) * keys.element_size()
+    return place_stride == keys.shape[3] and not starts % _CACHE_LINE_BYTES
 
 
 def _missing(head_dim: int, tensor: Tensor) -> int:
@@ -161,9 +168,7 @@ def _missing(head_dim: int, tensor: Tensor) -> int:
 
 
 @lru_cache(maxsize=128)  # one step asks for each of these once a layer
-def _bias(
-    counts: tuple[int, ...], width: int, dtype: torch.dtype, tile_shape: tuple[int, int, int]
-) -> Float[Tensor, "tiles 1 any_rows kv_len"]:
+def _bias(counts: tuple[int, ...], width: int, dtype: torch.dtype, tile_shape: tuple[int, int, int]) -> ScoreBias:
     """Gives what is added to scores: 0 where a query may look, -inf where not; filling rows look at one key."""
     per_tile, share, tile_rows = tile_shape
     visible = torch.ones(-(-len(counts) // per_tile), tile_rows, dtype=torch.int64)
@@ -171,3 +176,8 @@ def _bias(
     visible[:, : per_tile * share] = by_query.repeat_interleave(share).view(len(visible), -1)
     hidden = torch.arange(width) >= visible[:, None, :, None]
     return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
+
+
+def _for_each_row(queries: DenseQueries, counts: tuple[int, ...]) -> tuple[int, ...]:
+    """Gives a count for each row where one stands for all of them."""
+    return counts * len(queries) if len(counts) == 1 else counts

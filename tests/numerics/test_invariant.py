@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from refinfer.attention_layout import AttentionLayout
 from refinfer.numerics import InvariantNumerics, Numerics
+from refinfer.numerics.tile_kernels import LibraryKernel
 
 NUMERICS = InvariantNumerics()
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
@@ -203,22 +204,22 @@ def test_products_of_equal_shape_are_probed_once(monkeypatch, dtype):
     assert shapes == [((4, 8), dtype, False), ((8, 4), dtype, False), ((4, 8), dtype, True)]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("share", [1, 2, 3, 5, 8, 9])
-def test_tiles_of_queries_keep_the_slices_of_threads_aligned(monkeypatch, share, dtype):
-    """Bits show it only where a tile of queries falls to another thread than before."""
-    seen = []
+def test_kernel_of_attention_is_chosen_once_for_the_same_widths_and_threads(monkeypatch):
+    """Each choice tries some calls; another number of threads is another choice."""
+    asked = []
 
-    def recorded(queries, *others):
-        seen.append(others[-1])
-        return queries
+    def chosen(*widths):
+        asked.append((*widths, torch.get_num_threads()))
+        return LibraryKernel()
 
-    monkeypatch.setattr("refinfer.numerics.invariant.attend_in_tiles", recorded)
-    queries, keys, values = (drawn(1, heads, 4, 8, dtype=dtype) for heads in (2 * share, 2, 2))
-    NUMERICS.attention(queries, keys, values, AttentionLayout(4, 4))
-    (rows,) = seen
-    assert rows >= share
-    assert not rows * 2 * max(4, dtype.itemsize) % 16
+    monkeypatch.setattr("refinfer.numerics.invariant.tile_kernel", chosen)
+    numerics = InvariantNumerics()
+    for num_threads in (1, 1, 2):
+        for num_kv_heads in (2, 1):
+            queries, keys, values = (drawn(1, heads, 4, 8) for heads in (2, num_kv_heads, num_kv_heads))
+            with threads(num_threads):
+                numerics.attention(queries, keys, values, AttentionLayout(4, 4))
+    assert asked == [(2, heads, 8, torch.float64, count) for count in (1, 2) for heads in (2, 1)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
