@@ -6,9 +6,9 @@ own machine.
     python debug/row_dependence.py
     python debug/row_dependence.py --dtypes float32,bfloat16 --threads 2
 
-Each operation runs on many rows, and on fewer of them; on keys that are followed by more masked ones; and on
-numbers that lie elsewhere in memory. A cell counts the tries in which a row's bits changed, of all tries, with the
-largest change.
+Each operation runs on many rows, and on fewer of them; on keys that are followed by more masked ones; on tiles of
+queries beside fewer others; and on numbers that lie elsewhere in memory. A cell counts the tries in which a row's bits
+changed, of all tries, with the largest change.
 """
 
 import argparse
@@ -29,8 +29,10 @@ from oracle.scenario import DTYPES
 from refinfer.attention_layout import AttentionLayout
 from refinfer.numerics import InvariantNumerics, PlainNumerics, dtype_by_name
 from refinfer.numerics.products import PackedProduct, PlainProduct, TiledProduct
+from refinfer.numerics.tile_kernels import ProductKernel
 
 PLAIN, INVARIANT = PlainNumerics(), InvariantNumerics()
+_PRODUCTS = ProductKernel()
 WIDTHS = (48, 64, 100, 172, 344, 576)
 NUM_ROWS = 70
 COUNTS = (1, 2, 3, 5, 8, 16, 17, 33, 64)
@@ -114,6 +116,10 @@ def _tallies(dtype: torch.dtype) -> Iterator[tuple[str, str, Tally]]:
     ):
         yield name, "queries beside it", _by_queries(numerics, dtype)
         yield name, "masked keys behind it", _by_room(attend, dtype)
+    for tile_rows in (1, 2, 3, 4, 6, 8):
+        name = f"attention, products of {tile_rows}"
+        yield name, "tiles beside it", _by_tiles(tile_rows, dtype)
+        yield name, "where keys lie", _by_place_of_keys(tile_rows, dtype)
 
 
 def _drawn(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
@@ -149,9 +155,7 @@ def _by_place(dtype: torch.dtype) -> Tally:
         weight, inputs = _drawn(width, width, dtype=dtype, seed=1), _drawn(1, width, dtype=dtype)
         expected = functional.linear(inputs, weight.clone())
         for offset in range(1, 16):
-            memory = torch.empty(weight.numel() + 16, dtype=dtype)
-            moved = memory[offset : offset + weight.numel()].view_as(weight).copy_(weight)
-            tally.see(functional.linear(inputs, moved), expected)
+            tally.see(functional.linear(inputs, _moved(weight, offset)), expected)
     return tally
 
 
@@ -175,6 +179,44 @@ def _attend_in_tiles(query: Tensor, keys: Tensor, values: Tensor, num_keys: int)
 def _attend_masked(query: Tensor, keys: Tensor, values: Tensor, num_keys: int) -> Tensor:
     mask = (torch.arange(keys.shape[2]) < num_keys)[None, None, None]
     return functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
+
+
+def _by_tiles(tile_rows: int, dtype: torch.dtype) -> Tally:
+    """Attends over tiles together, and over fewer of them, with keys of their own and with those of one request."""
+    tally = Tally()
+    for tiles, keys, values, bias in _tiles(tile_rows, dtype):
+        together = _PRODUCTS(tiles, keys, values, bias, 0.1)
+        for count in COUNTS:
+            for start in (0, NUM_ROWS - count):
+                own = slice(start, start + count)
+                for num_requests in (1, count):
+                    own_keys, own_values = (tensor.repeat(num_requests, 1, 1, 1) for tensor in (keys, values))
+                    tally.see(_PRODUCTS(tiles[own].clone(), own_keys, own_values, bias[own], 0.1), together[own])
+    return tally
+
+
+def _by_place_of_keys(tile_rows: int, dtype: torch.dtype) -> Tally:
+    """Attends over tiles with keys and values that begin at other places of a cache line."""
+    tally = Tally()
+    for tiles, keys, values, bias in _tiles(tile_rows, dtype):
+        expected = _PRODUCTS(tiles, keys, values, bias, 0.1)
+        for offset in range(1, 16):
+            tally.see(_PRODUCTS(tiles, _moved(keys, offset), _moved(values, offset), bias, 0.1), expected)
+    return tally
+
+
+def _tiles(tile_rows: int, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Gives tiles of queries, and keys, values and bias of one request, in several widths."""
+    for width, head_dim in ((64, 16), (192, 64), (320, 80)):
+        tiles = _drawn(NUM_ROWS, 1, tile_rows, head_dim, dtype=dtype)
+        keys, values = (_drawn(1, 1, width, head_dim, dtype=dtype, seed=seed) for seed in (1, 2))
+        yield tiles, keys, values, torch.zeros(NUM_ROWS, 1, tile_rows, width, dtype=dtype)
+
+
+def _moved(tensor: Tensor, offset: int) -> Tensor:
+    """Copies a tensor to memory that begins so many numbers behind a cache line."""
+    memory = torch.empty(tensor.numel() + offset, dtype=tensor.dtype)
+    return memory[offset:].view_as(tensor).copy_(tensor)
 
 
 def _by_room(attend: Callable[[Tensor, Tensor, Tensor, int], Tensor], dtype: torch.dtype) -> Tally:

@@ -27,8 +27,8 @@ _SLICE_ALIGNMENT_BYTES = 64 if torch.backends.cpu.get_cpu_capability().startswit
 """Without AVX-512, 16 were enough: 0 of 17,010 tries differed in each dtype with 2 threads, while odd rows did."""
 
 _ROWS_OF_A_PRODUCT = 4
-"""Products of 4, 8, 12 and 16 rows gave each row the same bits in 18,240 tries in float32, with 1 to 8 threads; those
-of 1, 2, 3 and 6 rows did not wherever a single one ran in two threads, or a matrix lay off a cache line."""
+"""In float32 tiles of 4 and 8 rows got the same bits in every try with 1, 2 and 8 threads, tiles of 1 and 6 rows not
+(`debug/row_dependence.py`, figures in the note on exact numerics)."""
 
 
 @runtime_checkable
@@ -71,7 +71,7 @@ class ProductKernel:
 
     @staticmethod
     def is_available(dtype: torch.dtype) -> bool:
-        """Tells whether it is made for a dtype: in float64 single products differ, in half precision scores round."""
+        """Tells whether it is made for a dtype: in float64 few products differ, and in half precision scores round."""
         return dtype == torch.float32
 
     def tile_rows(self, share: int, dtype: torch.dtype) -> int:  # noqa: ARG002
