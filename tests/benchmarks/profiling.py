@@ -14,6 +14,8 @@ _PART_BY_OPERATION = {
     "linear": "products by weights",
     "_linear_pointwise": "products by weights",
     "scaled_dot_product_attention": "attention",
+    "bmm": "attention",
+    "softmax": "attention",
     "index_select": "reading blocks",
     "index_copy_": "writing blocks",
     "index_fill_": "filling with NaN",

@@ -20,6 +20,8 @@ ROOT = Path(refinfer.__file__).parent
         (("~", 0, "<built-in method torch._C._nn.linear>"), "products by weights"),
         (("~", 0, "<built-in method torch._ops.mkldnn._linear_pointwise>"), "products by weights"),
         (("~", 0, "<built-in method torch._C._nn.scaled_dot_product_attention>"), "attention"),
+        (("~", 0, "<built-in method torch.bmm>"), "attention"),
+        (("~", 0, "<method 'softmax' of 'torch._C.TensorBase' objects>"), "attention"),
         (("~", 0, "<method 'index_select' of 'torch._C.TensorBase' objects>"), "reading blocks"),
         (("~", 0, "<method 'mean' of 'torch._C.TensorBase' objects>"), profiling.OTHER_OPERATIONS),
         (("~", 0, "<built-in method builtins.len>"), profiling.REST),
