@@ -1,7 +1,6 @@
 """Fills one row of the matrix: plants a fault, takes the lanes in turns until all is seen, and asks where it sits."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -76,7 +75,7 @@ class RowFiller:
     def __init__(self, fault: Fault, settings: MatrixSettings) -> None:
         self._fault = fault
         self._settings = settings
-        self._row = FaultRow(fault.name, str(fault.area), fault.needs, fault.seen_by)
+        self._row = FaultRow(fault.name, str(fault.area), fault.sources, fault.needs, fault.seen_by)
         most = dict(settings.num_examples)
         seed = settings.seed
         num_cases = most[CaseLane.name] * settings.patience
@@ -154,25 +153,23 @@ class RowFiller:
             deadline = time.monotonic() + self._settings.shrink_seconds
             case = shrink(scenario, partial(_fails, checks, check), deadline=deadline)
             self._row.case = case
-            self._row.location = self._explained(case)
+            self._row.location = _explained(case)
             return
         if self._fault.name in LAW_FAULTS:
             message = self._row.kills["distribution"].message
-            self._row.location = Location(SOURCES_OF_LAW, message, 0.0, self._is_right(SOURCES_OF_LAW))
+            self._row.location = Location(SOURCES_OF_LAW, message, 0.0)
         else:
-            self._row.location = Location((), "no single case shows it again", 0.0, is_right=False)
+            self._row.location = Location((), "no single case shows it again", 0.0)
 
-    def _explained(self, case: Scenario) -> Location:
-        start = time.monotonic()
-        try:
-            found = explain_scenario(case)
-        except (OracleError, RefinferError) as error:
-            sentence = f"{type(error).__name__}: {error}"
-            return Location((), sentence, time.monotonic() - start, is_right=False)
-        return Location(found.blame.sources, found.blame.sentence, found.seconds, self._is_right(found.blame.sources))
 
-    def _is_right(self, files: Sequence[str]) -> bool:
-        return not set(self._fault.sources).isdisjoint(files)
+def _explained(case: Scenario) -> Location:
+    start = time.monotonic()
+    try:
+        found = explain_scenario(case)
+    except (OracleError, RefinferError) as error:
+        sentence = f"{type(error).__name__}: {error}"
+        return Location((), sentence, time.monotonic() - start)
+    return Location(found.blame.sources, found.blame.sentence, found.seconds)
 
 
 def _failing_check(checks: Checks, lane: Lane, scenario: Scenario) -> FailingCheck | None:

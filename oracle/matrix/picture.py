@@ -119,5 +119,5 @@ def _words(row: FaultRow) -> str:
     size, location = row.size, row.location
     words = [f"{row.first.seconds:.1f} s"]
     words += [] if size is None else [f"{size[0]} req., {size[1]} tokens"]
-    words += [] if location is None else ["located" if location.is_right else "not located"]
+    words += [] if location is None else ["not located" if row.place is None else "located"]
     return " · ".join(words)

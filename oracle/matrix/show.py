@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oracle.matrix.kills import FaultRow, KillMatrix
+from oracle.matrix.kills import FaultRow, KillMatrix, Location
 from oracle.matrix.summary import MOST_REQUESTS, MOST_TOKENS, Summary, summarise
 
 
@@ -30,8 +30,17 @@ def show_row(console: Console, row: FaultRow, *, is_none: bool = False) -> None:
     if row.size is not None:
         words += f"; {row.size[0]} requests, {row.size[1]} tokens"
     if location is not None:
-        words += f"; located in {location.files[0]}" if location.is_right else "; not located"
-    _line(console, words, "green" if location is None or location.is_right else "yellow")
+        words += f"; {_words(row, location)}"
+    _line(console, words, "green" if location is None or row.place is not None else "yellow")
+
+
+def _words(row: FaultRow, location: Location) -> str:
+    """Says in which file a fault was located, or where it sits and what is blamed instead."""
+    place, files = row.place, location.files
+    if place is not None:
+        return f"located in {files[place]}" + (f", named behind {', '.join(files[:place])}" if place else "")
+    where = f" in {', '.join(row.sources)}" if row.sources else ""
+    return f"not located{where}; blamed: {', '.join(files) or 'nothing'}; {location.sentence}"
 
 
 def show_matrix(console: Console, matrix: KillMatrix) -> None:
@@ -78,7 +87,10 @@ def lines_of(summary: Summary) -> list[str]:
             f"{summary.num_small} of {summary.num_with_case} shrunk cases within {MOST_REQUESTS} requests and "
             f"{MOST_TOKENS} tokens"
         )
-        lines.append(f"{summary.num_located} of {summary.num_caught} located")
+        lines.append(
+            f"{summary.num_located} of {summary.num_caught} located, "
+            f"{summary.num_located_first} of them by the first file that is named"
+        )
     if summary.mislocated and summary.num_with_case:
         lines.append(f"not located: {', '.join(summary.mislocated)}")
     best = max(summary.num_by_rule.items(), key=lambda item: item[1])

@@ -23,6 +23,7 @@ class Summary:
         num_small: Rows whose shrunk case is within 3 requests and 12 tokens.
         num_with_case: Rows that have a case.
         num_located: Rows whose explanation names a file in which the fault sits.
+        num_located_first: Those of them in which it is the first file that is named.
         mislocated: Caught rows in which it names none, or others.
         num_by_sight: For each way of looking, how many faults it saw, in the order of the columns.
         num_by_rule: The same for each usual rule.
@@ -39,6 +40,7 @@ class Summary:
     num_small: int
     num_with_case: int
     num_located: int
+    num_located_first: int
     mislocated: tuple[str, ...]
     num_by_sight: dict[str, int]
     num_by_rule: dict[str, int]
@@ -62,8 +64,9 @@ def summarise(rows: Sequence[FaultRow]) -> Summary:
             num_requests <= MOST_REQUESTS and num_tokens <= MOST_TOKENS for num_requests, num_tokens in sizes
         ),
         num_with_case=len(sizes),
-        num_located=sum(row.location is not None and row.location.is_right for row in caught),
-        mislocated=tuple(row.fault for row in caught if row.location is None or not row.location.is_right),
+        num_located=sum(row.place is not None for row in caught),
+        num_located_first=sum(row.place == 0 for row in caught),
+        mislocated=tuple(row.fault for row in caught if row.place is None),
         num_by_sight={name: sum(name in row.kills for row in rows) for name in SIGHTS},
         num_by_rule={name: sum(name in row.rule_kills for row in rows) for name in RULES},
         num_by_sight_alone={name: sum(set(row.kills) == {name} for row in rows) for name in SIGHTS},

@@ -13,12 +13,12 @@ def test_row_tells_what_saw_a_fault_and_where_it_sits():
     row = fill_row(fault, SETTINGS)
     assert row.first is not None
     assert row.first.seconds >= row.kills["symbolic"].seconds > 0.0
-    assert (row.needs, row.expected) == (fault.needs, fault.seen_by)
+    assert (row.sources, row.needs, row.expected) == (fault.sources, fault.needs, fault.seen_by)
     assert row.case is not None
     assert row.size is not None
     assert row.size[0] <= 3
     assert row.location is not None
-    assert row.location.is_right
+    assert row.place is not None
     assert "refinfer/scheduler/queues.py" in row.location.files
 
 
@@ -34,8 +34,7 @@ def test_fault_that_the_law_sees_first_is_explained_by_a_case_all_the_same():
     """A pair of distributions is no case that can be run again, and takes a thousandth of the time of one."""
     row = fill_row(FAULTS["temperature_squared"], SETTINGS)
     assert row.kills["distribution"].lane == "pairs of distributions"
-    assert row.location is not None
-    assert row.location.is_right
+    assert row.place is not None
 
 
 def test_row_of_a_fault_that_is_none_is_empty():

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -11,12 +12,13 @@ KILL = Kill("cases", 7, 1.25, "seen")
 LOCATED = FaultRow(
     "norm_epsilon",
     "model",
+    ("refinfer/model/norm.py",),
     expected=("greedy", "bitwise"),
     first=KILL,
     kills={"greedy": KILL},
     rule_kills={"1e-3": KILL},
     case=Scenario((RequestSpec((1, 2), max_tokens=2),)),
-    location=Location(("refinfer/model/norm.py",), "norm", 0.1, is_right=True),
+    location=Location(("refinfer/model/norm.py",), "norm", 0.1),
 )
 UNSEEN = FaultRow("never_seen", "blocks", examples={"cases": 20, "model schedules": 60})
 
@@ -32,6 +34,33 @@ def test_row_names_each_way_with_its_examples():
     assert shown(show_row, LOCATED) == (
         "norm_epsilon (model): caught in 1.2 s by greedy 7; 1 requests, 4 tokens; located in refinfer/model/norm.py\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        (
+            Location(("refinfer/model/llama.py", "refinfer/model/norm.py"), "norm", 0.1),
+            "located in refinfer/model/norm.py, named behind refinfer/model/llama.py",
+        ),
+        (
+            Location(("refinfer/model/mlp.py",), "mlp: silu", 0.1),
+            "not located in refinfer/model/norm.py; blamed: refinfer/model/mlp.py; mlp: silu",
+        ),
+        (
+            Location((), "no single case shows it again", 0.1),
+            "not located in refinfer/model/norm.py; blamed: nothing; no single case shows it again",
+        ),
+    ],
+    ids=["behind another file", "another file", "no file"],
+)
+def test_row_tells_what_is_blamed_where_that_is_not_the_place(location, words):
+    assert shown(show_row, replace(LOCATED, location=location)).endswith(f"; 1 requests, 4 tokens; {words}\n")
+
+
+def test_row_of_a_false_alarm_tells_what_is_blamed():
+    row = replace(LOCATED, sources=())
+    assert shown(show_row, row).endswith("; not located; blamed: refinfer/model/norm.py; norm\n")
 
 
 @pytest.mark.parametrize(("is_none", "words"), [(False, "NOT CAUGHT"), (True, "no alarm")])
@@ -50,5 +79,5 @@ def test_matrix_is_shown_by_ways_and_in_figures():
     assert "not caught: never_seen" in lines
     assert "first kill after 1.25 s in the median, 1.2 s at most (norm_epsilon)" in lines
     assert "1 of 1 shrunk cases within 3 requests and 12 tokens" in lines
-    assert "1 of 1 located" in lines
+    assert "1 of 1 located, 1 of them by the first file that is named" in lines
     assert "the usual rules on the same cases: at most 1 (1e-3)" in lines
