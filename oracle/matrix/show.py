@@ -10,6 +10,11 @@ from rich.text import Text
 from oracle.matrix.kills import FaultRow, KillMatrix, Location
 from oracle.matrix.summary import MOST_REQUESTS, MOST_TOKENS, Summary, summarise
 
+_MEANINGS = (
+    "sees: faults; alone: those that no other way sees; examples: until one is seen, in the median; unexpected: seen, "
+    "though the fault does not list this way among those that should see it; missed: listed, and not seen"
+)
+
 
 def show_row(console: Console, row: FaultRow, *, is_none: bool = False) -> None:
     """Prints what saw a fault: each way, with the examples that it took.
@@ -46,17 +51,17 @@ def _words(row: FaultRow, location: Location) -> str:
 def show_matrix(console: Console, matrix: KillMatrix) -> None:
     """Prints how many faults each way of looking saw, and each usual rule, and the figures of the whole."""
     summary = summarise(matrix.rows)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), caption=_MEANINGS, caption_justify="left", caption_style="")
     table.add_column("way of looking", no_wrap=True)
-    for head in ("sees", "it alone", "median examples", "expected, not seen"):
+    for head in ("sees", "alone", "examples", "unexpected", "missed"):
         table.add_column(head, justify="right")
     for name, number in summary.num_by_sight.items():
-        missing = len(summary.missing[name])
-        alone = summary.num_by_sight_alone[name]
-        table.add_row(name, str(number), _number(alone), _examples(matrix, name), _number(missing))
+        alone, unexpected = summary.num_by_sight_alone[name], summary.num_unexpected[name]
+        figures = (_number(alone), _examples(matrix, name), _number(unexpected), _number(len(summary.missing[name])))
+        table.add_row(name, str(number), *figures)
     table.add_section()
     for name, number in summary.num_by_rule.items():
-        table.add_row(f"usual rule: {name}", str(number), "", _examples(matrix, name), "")
+        table.add_row(f"usual rule: {name}", str(number), "", _examples(matrix, name), "", "")
     console.print(table)
     for line in lines_of(summary):
         _line(console, line)

@@ -28,8 +28,8 @@ class Summary:
         num_by_sight: For each way of looking, how many faults it saw, in the order of the columns.
         num_by_rule: The same for each usual rule.
         num_by_sight_alone: For each way, how many faults no other way saw.
-        unexpected: For each way, how many it saw that nobody had expected of it.
-        missing: For each way, those that it should have seen and did not.
+        num_unexpected: For each way, how many faults it saw that do not list it among the ways that should see them.
+        missing: For each way, the faults that list it and that it did not see.
     """
 
     num_faults: int
@@ -45,7 +45,7 @@ class Summary:
     num_by_sight: dict[str, int]
     num_by_rule: dict[str, int]
     num_by_sight_alone: dict[str, int]
-    unexpected: dict[str, int]
+    num_unexpected: dict[str, int]
     missing: dict[str, tuple[str, ...]]
 
 
@@ -70,7 +70,7 @@ def summarise(rows: Sequence[FaultRow]) -> Summary:
         num_by_sight={name: sum(name in row.kills for row in rows) for name in SIGHTS},
         num_by_rule={name: sum(name in row.rule_kills for row in rows) for name in RULES},
         num_by_sight_alone={name: sum(set(row.kills) == {name} for row in rows) for name in SIGHTS},
-        unexpected={name: sum(name in row.kills and name not in row.expected for row in rows) for name in SIGHTS},
+        num_unexpected={name: sum(name in row.kills and name not in row.expected for row in rows) for name in SIGHTS},
         missing={
             name: tuple(row.fault for row in rows if name in row.expected and name not in row.kills) for name in SIGHTS
         },

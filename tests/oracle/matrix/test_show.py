@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from io import StringIO
 
@@ -68,12 +69,26 @@ def test_row_that_nothing_saw_tells_how_much_was_looked_at(is_none, words):
     assert shown(show_row, UNSEEN, is_none=is_none) == f"never_seen (blocks): {words} in 20 cases, 60 model schedules\n"
 
 
-def test_matrix_is_shown_by_ways_and_in_figures():
-    lines = shown(show_matrix, KillMatrix((LOCATED, UNSEEN), {}, {})).splitlines()
+def shown_matrix(*rows):
+    """The lines, and the cells of the table by the first of their row."""
+    lines = shown(show_matrix, KillMatrix(rows, {}, {})).splitlines()
     assert all(len(line) <= 80 for line in lines)
-    cells = {line[2:33].strip(): line[33:].split() for line in lines if line.startswith("  ")}
-    assert cells["greedy"] == ["1", "1", "7", "·"]
-    assert cells["bitwise"] == ["0", "·", "·", "1"]
+    cells = [re.split(" {2,}", line.strip()) for line in lines if line.startswith("  ")]
+    return lines, {row[0]: row[1:] for row in cells}
+
+
+def test_matrix_tells_what_was_seen_that_no_fault_lists():
+    lines, cells = shown_matrix(replace(LOCATED, expected=("bitwise",)))
+    assert cells["greedy"] == ["1", "1", "7", "1", "·"]
+    assert "unexpected: seen, though the fault does not list this way" in " ".join(lines)
+
+
+def test_matrix_is_shown_by_ways_and_in_figures():
+    lines, cells = shown_matrix(LOCATED, UNSEEN)
+    assert cells["way of looking"] == ["sees", "alone", "examples", "unexpected", "missed"]
+    assert cells["greedy"] == ["1", "1", "7", "·", "·"]
+    assert cells["bitwise"] == ["0", "·", "·", "·", "1"]
+    assert cells["state"] == ["0", "·", "·", "·", "·"]
     assert cells["usual rule: 1e-3"] == ["1", "7"]
     assert "1 of 2 faults caught" in lines
     assert "not caught: never_seen" in lines

@@ -68,7 +68,7 @@ def test_ways_are_counted_one_by_one():
     assert {name: number for name, number in summary.num_by_sight.items() if number} == {"greedy": 2, "state": 1}
     assert {name: number for name, number in summary.num_by_sight_alone.items() if number} == {"greedy": 1}
     assert {name: number for name, number in summary.num_by_rule.items() if number} == {"1e-3": 1}
-    assert {name: number for name, number in summary.unexpected.items() if number} == {"greedy": 1, "state": 1}
+    assert {name: number for name, number in summary.num_unexpected.items() if number} == {"greedy": 1, "state": 1}
     assert {name: faults for name, faults in summary.missing.items() if faults} == {
         "bitwise": ("one",),
         "state": ("three",),
