@@ -39,6 +39,13 @@ def broken_links(text: str, folder: Path) -> list[str]:
     return [target for target in LINK.findall(text) if not (folder / target).exists()]
 
 
+def stray_fences(text: str) -> list[str]:
+    """The lines that begin like a fence and neither open nor close a block, and an opening one that none closes."""
+    fences = [line for line in text.splitlines() if line.startswith("```")]
+    stray = [line for place, line in enumerate(fences) if not re.fullmatch(r"```" if place % 2 else r"```\w*", line)]
+    return stray or (fences[-1:] if len(fences) % 2 else [])
+
+
 def test_pages_name_tests_that_exist(root):
     missing = {
         page.relative_to(root).as_posix(): missing_test_ids(page.read_text("utf-8"), root) for page in pages(root)
@@ -52,6 +59,11 @@ def test_pages_link_to_files_that_exist(root):
         page.relative_to(root).as_posix(): broken_links(page.read_text("utf-8"), page.parent) for page in pages(root)
     }
     assert {page: links for page, links in broken.items() if links} == {}
+
+
+def test_pages_open_and_close_their_blocks(root):
+    stray = {page.relative_to(root).as_posix(): stray_fences(page.read_text("utf-8")) for page in pages(root)}
+    assert {page: lines for page, lines in stray.items() if lines} == {}
 
 
 @pytest.mark.parametrize(
@@ -79,3 +91,16 @@ def test_missing_test_ids_sees_files_and_names(tmp_path, text, missing):
 def test_broken_links_sees_missing_files(tmp_path, text, broken):
     (tmp_path / "here.md").touch()
     assert broken_links(text, tmp_path) == broken
+
+
+@pytest.mark.parametrize(
+    ("text", "stray"),
+    [
+        ("```sh\na\n```\n\n```\nb\n```\n", []),
+        ("```sh\na\n```## Next\n\n```sh\nb\n```\n", ["```## Next"]),
+        ("```sh\na\n```sh\n", ["```sh"]),
+        ("```\na\n```\n```\n", ["```"]),
+    ],
+)
+def test_stray_fences_sees_what_neither_opens_nor_closes(text, stray):
+    assert stray_fences(text) == stray
