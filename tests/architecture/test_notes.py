@@ -10,12 +10,6 @@ TEST_ID = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?(?:\[[^\]`]*\])?`")
 LINK = re.compile(r"\[[^\]]*\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")
 
 
-def pages(root: Path) -> list[Path]:
-    """Every page that is written by hand."""
-    found = [*root.glob("*.md"), *root.glob("notes/*.md"), *root.glob("debug/*.md")]
-    return sorted([*found, *root.glob("tests/*.md")])
-
-
 def missing_test_ids(text: str, root: Path) -> list[str]:
     """The test files and tests in backticks that do not exist under `root`."""
     missing = []
@@ -46,23 +40,19 @@ def stray_fences(text: str) -> list[str]:
     return stray or (fences[-1:] if len(fences) % 2 else [])
 
 
-def test_pages_name_tests_that_exist(root):
-    missing = {
-        page.relative_to(root).as_posix(): missing_test_ids(page.read_text("utf-8"), root) for page in pages(root)
-    }
+def test_pages_name_tests_that_exist(page_by_path, root):
+    missing = {path: missing_test_ids(page, root) for path, page in page_by_path.items()}
     assert missing
     assert {page: ids for page, ids in missing.items() if ids} == {}
 
 
-def test_pages_link_to_files_that_exist(root):
-    broken = {
-        page.relative_to(root).as_posix(): broken_links(page.read_text("utf-8"), page.parent) for page in pages(root)
-    }
+def test_pages_link_to_files_that_exist(page_by_path, root):
+    broken = {path: broken_links(page, (root / path).parent) for path, page in page_by_path.items()}
     assert {page: links for page, links in broken.items() if links} == {}
 
 
-def test_pages_open_and_close_their_blocks(root):
-    stray = {page.relative_to(root).as_posix(): stray_fences(page.read_text("utf-8")) for page in pages(root)}
+def test_pages_open_and_close_their_blocks(page_by_path):
+    stray = {path: stray_fences(page) for path, page in page_by_path.items()}
     assert {page: lines for page, lines in stray.items() if lines} == {}
 
 
