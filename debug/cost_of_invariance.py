@@ -30,7 +30,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from oracle.checkpoint_files import write_weights
-from oracle.commands.shared import chosen_dtypes
+from oracle.commands.shared import chosen_dtypes, positive
 from oracle.errors import OracleError
 from oracle.report import environment
 from refinfer import LLM, SamplingParams
@@ -93,10 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="a checkpoint folder or name: one request decodes alone, instead of W1")
     parser.add_argument("--dtypes", default="float32", help="comma-separated (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of each manner (default: %(default)s)")
-    parser.add_argument("--threads", type=int, help="threads of torch (default: its own choice)")
-    parser.add_argument("--requests", type=int, help="only so many of W1's requests")
-    parser.add_argument("--tokens", type=int, default=64, help="tokens that one request decodes (default: %(default)s)")
+    parser.add_argument("--repeats", type=positive, default=5, help="turns of each manner (default: %(default)s)")
+    parser.add_argument("--threads", type=positive, help="threads of torch (default: its own choice)")
+    parser.add_argument("--requests", type=positive, help="only so many of W1's requests")
+    parser.add_argument(
+        "--tokens", type=positive, default=64, help="tokens that one request decodes (default: %(default)s)"
+    )
     return parser
 
 

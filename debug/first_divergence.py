@@ -26,6 +26,7 @@ from rich.table import Table
 
 from oracle.case import Case
 from oracle.checkpoints import CheckpointSpec
+from oracle.commands.shared import positive
 from oracle.errors import MismatchError, OracleError, ScenarioError
 from oracle.expectation import Oracles
 from oracle.faults import FAULTS
@@ -79,7 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("case", nargs="?", help="a file that a check has written, or the line of a failure, in quotes")
     parser.add_argument("--model", help="a checkpoint folder or name, for --ids or a case that generates none")
     parser.add_argument("--ids", action="append", metavar="1,2,3", help="a prompt of --model; may be given again")
-    parser.add_argument("--max-tokens", type=int, default=4, help="output tokens of each --ids (default: %(default)s)")
+    parser.add_argument(
+        "--max-tokens", type=positive, default=4, help="output tokens of each --ids (default: %(default)s)"
+    )
     parser.add_argument("--dtype", choices=DTYPES, help="instead of the case's")
     parser.add_argument("--ways", default=",".join(WAYS), help="comma-separated, of: %(default)s")
     parser.add_argument("--fault", choices=FAULTS, metavar="NAME", help="plant a bug first, to see it found")

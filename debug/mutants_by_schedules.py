@@ -23,6 +23,7 @@ from pathlib import Path
 from rich.console import Console
 
 from oracle.choosers import RandomChooser
+from oracle.commands.shared import positive
 from oracle.errors import CheckFailed
 from oracle.faults.schedule_hunt import SYMBOLIC_MODES, run_watched
 from oracle.sampling_effects import observed_effects
@@ -43,9 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("patterns", nargs="+", help="which mutants, as mutmut names them")
     parser.add_argument("--mutants", type=Path, default=Path("mutants"), help="where mutmut has written them")
-    parser.add_argument("--schedules", type=int, default=40, help="most for each mutant (default: %(default)s)")
+    parser.add_argument("--schedules", type=positive, default=40, help="most for each mutant (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="where chance comes from (default: %(default)s)")
-    parser.add_argument("--limit", type=int, default=60, help="seconds for one mutant (default: %(default)s)")
+    parser.add_argument("--limit", type=positive, default=60, help="seconds for one mutant (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="write what was seen of each mutant there")
     options = parser.parse_args(arguments)
     choose = RandomChooser(options.seed)

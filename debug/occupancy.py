@@ -21,6 +21,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from oracle.chain_runner import VOCAB_SIZE, ChainRunner
+from oracle.commands.shared import positive
 from refinfer.cache.block_table import BlockTable
 from refinfer.engine.core import EngineCore
 from refinfer.engine.engine import make_states
@@ -94,8 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--block-size", type=int, default=16, help="token places of a block (default: %(default)s)")
-    parser.add_argument("--requests", type=int, help="only so many of W1's requests")
+    parser.add_argument(
+        "--block-size", type=positive, default=16, help="token places of a block (default: %(default)s)"
+    )
+    parser.add_argument("--requests", type=positive, help="only so many of W1's requests")
     return parser
 
 

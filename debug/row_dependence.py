@@ -22,7 +22,7 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn import functional
 
-from oracle.commands.shared import chosen_dtypes
+from oracle.commands.shared import chosen_dtypes, positive
 from oracle.errors import OracleError
 from oracle.report import environment
 from oracle.scenario import DTYPES
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and gives its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="comma-separated (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch (default: %(default)s)")
+    parser.add_argument("--threads", type=positive, default=1, help="threads of torch (default: %(default)s)")
     options = parser.parse_args(arguments)
     console = Console()
     try:

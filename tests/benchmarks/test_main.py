@@ -99,3 +99,10 @@ def test_cost_of_the_harness_is_measured_in_every_mode_and_property():
     assert told == list(seconds) == [prop.name for prop in chosen]
     assert told
     assert all(own > 0 for own in seconds.values())
+
+
+@pytest.mark.parametrize("option", ["--threads", "--rounds", "--requests", "--most", "--seqs"])
+def test_benchmarks_refuse_numbers_below_one(capsys, option):
+    with pytest.raises(SystemExit):
+        command.main(["peers", option, "0"])
+    assert f"{option}: 0 is not at least 1" in capsys.readouterr().err

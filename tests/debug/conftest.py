@@ -56,6 +56,19 @@ def refused(run, saved):
 
 
 @pytest.fixture
+def usage_error(capsys):
+    """Runs a script's main on arguments that it does not take, and gives what it says of them."""
+
+    def call(main, *arguments):
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        assert end.value.code == 2
+        return capsys.readouterr().err.splitlines()[-1]
+
+    return call
+
+
+@pytest.fixture
 def run_as_script(request, saved):
     """Runs a script in a process of its own on the saved case."""
     root = request.config.rootpath

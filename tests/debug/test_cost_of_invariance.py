@@ -40,3 +40,8 @@ def test_what_cannot_run_is_said(capsys, arguments):
     status, output, row = figures(capsys, *arguments)
     assert (status, row) == (2, None)
     assert "int8" in output or "no/such folder" in output
+
+
+@pytest.mark.parametrize("option", ["--repeats", "--threads", "--requests", "--tokens"])
+def test_cost_of_invariance_refuses_numbers_below_one(usage_error, option):
+    assert f"{option}: 0 is not at least 1" in usage_error(main, option, "0")

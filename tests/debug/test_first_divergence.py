@@ -139,7 +139,6 @@ def test_prompts_run_on_a_checkpoint_that_is_named(capsys):
         (["--model", "somewhere"], "give a case, or --model together with --ids"),
         (["case.json", "--ids", "1"], "give a case, or --model together with --ids"),
         (["--model", "somewhere", "--ids", "one"], "--ids 'one' are no token ids"),
-        (["--model", "somewhere", "--ids", "1", "--max-tokens", "0"], "max_tokens"),
         (["--ways", "tiled"], "way 'tiled' is unknown"),
     ],
 )
@@ -148,6 +147,10 @@ def test_first_divergence_refuses_in_one_line(capsys, arguments, message):
     assert status == EXIT_USAGE
     assert message in text
     assert len(text.splitlines()) == 1
+
+
+def test_first_divergence_refuses_to_run_no_tokens(usage_error):
+    assert "--max-tokens: 0 is not at least 1" in usage_error(main, "--max-tokens", "0")
 
 
 def test_first_divergence_refuses_a_model_beside_a_case_that_makes_its_own(capsys, tmp_path):

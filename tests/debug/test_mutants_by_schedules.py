@@ -60,3 +60,8 @@ def test_mutant_that_does_not_end_is_told(monkeypatch):
 
 def test_script_fails_where_no_mutant_is_asked_for(folder):
     assert script.main(["nothing.*", "--mutants", str(folder)]) == 1
+
+
+@pytest.mark.parametrize("option", ["--schedules", "--limit"])
+def test_mutants_by_schedules_refuses_numbers_below_one(usage_error, option):
+    assert f"{option}: 0 is not at least 1" in usage_error(script.main, "refinfer.*", option, "0")

@@ -26,3 +26,7 @@ def test_only_the_plain_manner_depends_on_company(capsys):
 def test_unknown_dtype_is_said(capsys):
     assert main(["--dtypes", "int8"]) == 2
     assert "'int8' is unknown" in capsys.readouterr().out
+
+
+def test_row_dependence_refuses_to_run_in_no_thread(usage_error):
+    assert "--threads: 0 is not at least 1" in usage_error(main, "--threads", "0")
