@@ -31,11 +31,10 @@ from rich.table import Table
 
 from oracle.checkpoint_files import write_weights
 from oracle.commands.shared import chosen_dtypes, positive
-from oracle.errors import OracleError
+from oracle.inspection.script import EXIT_SHOWN, run_script, say
 from oracle.report import environment
 from refinfer import LLM, SamplingParams
 from refinfer.config import ModelConfig
-from refinfer.errors import RefinferError
 from refinfer.hub import resolve_model
 from refinfer.model import Llama
 from refinfer.numerics import PlainNumerics
@@ -68,25 +67,23 @@ class Work:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and gives its exit status."""
-    options = _parser().parse_args(arguments)
-    console = Console()
+    return run_script(_run, _parser(), arguments)
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    try:
-        dtypes = chosen_dtypes(options.dtypes)
-        with _work(options) as work:
-            console.print(" · ".join(f"{name} {value}" for name, value in environment().items()), highlight=False)
-            table = Table(title=f"{work.name}: seconds, shortest of {options.repeats}", title_justify="left")
-            for column in ("dtype", "plain", "invariant", "invariant / plain"):
-                table.add_column(column)
-            for dtype in dtypes:
-                plain, invariant = _time_in_turns(work, dtype, options.repeats, console)
-                table.add_row(dtype, f"{plain:.3f}", f"{invariant:.3f}", f"{invariant / plain:.3f}")
-            console.print(table)
-    except (OracleError, RefinferError) as error:
-        console.print(f"error: {error}", style="red", markup=False)
-        return 2
-    return 0
+    dtypes = chosen_dtypes(options.dtypes)
+    with _work(options) as work:
+        say(console, " · ".join(f"{name} {value}" for name, value in environment().items()))
+        table = Table(title=f"{work.name}: seconds, shortest of {options.repeats}", title_justify="left")
+        for column in ("dtype", "plain", "invariant", "invariant / plain"):
+            table.add_column(column)
+        for dtype in dtypes:
+            plain, invariant = _time_in_turns(work, dtype, options.repeats, console)
+            table.add_row(dtype, f"{plain:.3f}", f"{invariant:.3f}", f"{invariant / plain:.3f}")
+        console.print(table)
+    return EXIT_SHOWN
 
 
 def _parser() -> argparse.ArgumentParser:
