@@ -47,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "draw":
             return _draw(options)
         reports = _MEASURED_BY_COMMAND[options.command](options, console)
-    except (OracleError, RefinferError) as error:
-        console.print(f"error: {error}", style="red", markup=False)
+    except (OracleError, RefinferError, OSError) as error:
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 2
     for report in reports:
         show(console, report)
@@ -97,9 +97,8 @@ def _peers(options: argparse.Namespace, console: Console) -> list[dict[str, Any]
 
 def _modes(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
     alone, batched = engines.modes(1), engines.modes()
-    openers = {f"{name}, alone": own for name, own in alone.items()} | {
-        f"{n}, batch": own for n, own in batched.items()
-    }
+    openers = {f"{name}, alone": own for name, own in alone.items()}
+    openers |= {f"{name}, batch": own for name, own in batched.items()}
     return [_compared(options.workload, openers, options, console)]
 
 
