@@ -98,8 +98,9 @@ def lines_of(summary: Summary) -> list[str]:
         )
     if summary.mislocated and summary.num_with_case:
         lines.append(f"not located: {', '.join(summary.mislocated)}")
-    best = max(summary.num_by_rule.items(), key=lambda item: item[1])
-    lines.append(f"the usual rules on the same cases: at most {best[1]} ({best[0]})")
+    rule, number = max(summary.num_by_rule.items(), key=lambda item: item[1])
+    best = f" together, at most {number} by one ({rule})" if number else ""
+    lines.append(f"the usual rules on the same cases see {summary.num_by_any_rule}{best}")
     return lines
 
 

@@ -27,6 +27,7 @@ class Summary:
         mislocated: Caught rows in which it names none, or others.
         num_by_sight: For each way of looking, how many faults it saw, in the order of the columns.
         num_by_rule: The same for each usual rule.
+        num_by_any_rule: How many faults some usual rule saw.
         num_by_sight_alone: For each way, how many faults no other way saw.
         num_unexpected: For each way, how many faults it saw that do not list it among the ways that should see them.
         missing: For each way, the faults that list it and that it did not see.
@@ -44,6 +45,7 @@ class Summary:
     mislocated: tuple[str, ...]
     num_by_sight: dict[str, int]
     num_by_rule: dict[str, int]
+    num_by_any_rule: int
     num_by_sight_alone: dict[str, int]
     num_unexpected: dict[str, int]
     missing: dict[str, tuple[str, ...]]
@@ -69,6 +71,7 @@ def summarise(rows: Sequence[FaultRow]) -> Summary:
         mislocated=tuple(row.fault for row in caught if row.place is None),
         num_by_sight={name: sum(name in row.kills for row in rows) for name in SIGHTS},
         num_by_rule={name: sum(name in row.rule_kills for row in rows) for name in RULES},
+        num_by_any_rule=sum(bool(row.rule_kills) for row in rows),
         num_by_sight_alone={name: sum(set(row.kills) == {name} for row in rows) for name in SIGHTS},
         num_unexpected={name: sum(name in row.kills and name not in row.expected for row in rows) for name in SIGHTS},
         missing={

@@ -95,4 +95,9 @@ def test_matrix_is_shown_by_ways_and_in_figures():
     assert "first kill after 1.25 s in the median, 1.2 s at most (norm_epsilon)" in lines
     assert "1 of 1 shrunk cases within 3 requests and 12 tokens" in lines
     assert "1 of 1 located, 1 of them by the first file that is named" in lines
-    assert "the usual rules on the same cases: at most 1 (1e-3)" in lines
+    assert "the usual rules on the same cases see 1 together, at most 1 by one (1e-3)" in lines
+
+
+def test_matrix_tells_where_no_usual_rule_sees_anything():
+    lines, _ = shown_matrix(UNSEEN)
+    assert lines[-1] == "the usual rules on the same cases see 0"

@@ -59,6 +59,10 @@ def test_figures_of_the_notes_are_those_of_their_matrix():
         f"{summary.num_located} are located",
         f"In {summary.num_located_first} of them it is the first file",
         *(f"`{name}`" for name in summary.mislocated),
+        f"see {summary.num_by_any_rule} of {summary.num_faults} together",
+        f"greedy equality {summary.num_by_rule['greedy equality']} by itself",
+        f"the law of draws {summary.num_by_sight['distribution']}",
+        f"The law of draws sees {summary.num_by_sight_alone['distribution']} that nothing else sees",
     ):
         assert words in text
 
@@ -68,6 +72,7 @@ def test_ways_are_counted_one_by_one():
     assert {name: number for name, number in summary.num_by_sight.items() if number} == {"greedy": 2, "state": 1}
     assert {name: number for name, number in summary.num_by_sight_alone.items() if number} == {"greedy": 1}
     assert {name: number for name, number in summary.num_by_rule.items() if number} == {"1e-3": 1}
+    assert summary.num_by_any_rule == 1
     assert {name: number for name, number in summary.num_unexpected.items() if number} == {"greedy": 1, "state": 1}
     assert {name: faults for name, faults in summary.missing.items() if faults} == {
         "bitwise": ("one",),
