@@ -3,16 +3,19 @@
 import re
 from dataclasses import replace
 from itertools import combinations
+from unittest.mock import Mock
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from oracle.drive import Drive
 from oracle.errors import ScenarioError
 from oracle.explain.course import HeatMap
 from oracle.inspection import picture
 from oracle.inspection.picture import blocks_picture, heat_picture, legend_of, steps_picture
 from oracle.inspection.watched import watch
 from oracle.scenario import RequestSpec
+from refinfer.errors import InvariantError
 
 SVG = "{http://www.w3.org/2000/svg}"
 HEAT = HeatMap(0, 0, ("request 0", "request 1"), 4, ((0.0, 1e-7, 0.5, -1.0), (0.0, 0.0, None, None)))
@@ -94,6 +97,21 @@ def test_picture_writes_hostile_words_as_text():
 def test_blocks_picture_refuses_a_mode_without_blocks(symbolic):
     with pytest.raises(ScenarioError, match="mode 'continuous' has no blocks"):
         blocks_picture(watch(symbolic, mode="continuous"))
+
+
+@pytest.mark.parametrize(
+    ("draw", "words"), [(steps_picture, "has no step that could be drawn"), (blocks_picture, "no step was taken")]
+)
+def test_picture_refuses_a_run_without_steps(schedule, monkeypatch, draw, words):
+    monkeypatch.setattr(Drive, "run", Mock(side_effect=InvariantError("nobody came in")))
+    with pytest.raises(ScenarioError, match=words):
+        draw(watch(schedule, mode="paged"))
+
+
+def test_steps_picture_of_a_mode_without_blocks_has_no_blocks_below(symbolic, pictures):
+    picture = steps_picture(watch(symbolic, mode="continuous"))
+    assert "blocks held" in pictures["steps"]
+    assert "blocks held" not in picture
 
 
 def test_a_long_run_is_drawn_in_part(seen, monkeypatch, pictures):
