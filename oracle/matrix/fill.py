@@ -56,7 +56,14 @@ class MatrixSettings:
 
 @dataclass
 class _Clocked:
-    """A lane with what was done of it."""
+    """A lane with what was done of it.
+
+    Attributes:
+        lane: The lane.
+        most: So many examples are looked at, or with patience a multiple of it; 0 once there are no more.
+        num_examples: Examples that were looked at.
+        seconds: What they took.
+    """
 
     lane: Lane
     most: int
@@ -116,9 +123,13 @@ class RowFiller:
     def _look(self, own: _Clocked) -> None:
         start = time.monotonic()
         wanted = self._wanted(own.lane)
+        sightings = own.lane.next_example(wanted)
+        if sightings is None:
+            own.most = 0
+            return
         own.num_examples += 1
         has_killed = False
-        for name, message in self._examples(own, wanted):
+        for name, message in list(sightings):  # a kill takes the whole example
             is_rule = name in RULES
             kills = self._row.rule_kills if is_rule else self._row.kills
             has_killed |= name in wanted and not is_rule
@@ -133,14 +144,6 @@ class RowFiller:
         own.seconds += time.monotonic() - start
         if has_killed and own.lane.scenario is not None:
             self._scenarios.append((own.lane, own.lane.scenario))
-
-    def _examples(self, own: _Clocked, wanted: frozenset[str]) -> list[tuple[str, str]]:
-        """Gives what is seen on the next example; a lane that has no more is closed."""
-        try:
-            return list(own.lane.next_example(wanted))
-        except StopIteration:
-            own.most = 0
-            return []
 
     def _locate(self) -> None:
         """Explains the first case that shows the fault again, made small."""

@@ -98,6 +98,12 @@ def test_matrix_is_shown_by_ways_and_in_figures():
     assert "the usual rules on the same cases see 1 together, at most 1 by one (1e-3)" in lines
 
 
+def test_matrix_names_what_was_not_located():
+    lines, _ = shown_matrix(LOCATED, replace(LOCATED, fault="astray", sources=()))
+    assert "1 of 2 located, 1 of them by the first file that is named" in lines
+    assert "not located: astray" in lines
+
+
 def test_matrix_tells_where_no_usual_rule_sees_anything():
     lines, _ = shown_matrix(UNSEEN)
     assert lines[-1] == "the usual rules on the same cases see 0"
