@@ -103,8 +103,13 @@ def blocks_picture(watched: WatchedCase) -> str:
     for request, hue in chart.requests:
         by_hue.setdefault(hue, []).append(str(request))
     legend = {f"hue-{hue}": f"request {', '.join(requests)}" for hue, requests in by_hue.items()}
-    legend |= {"shared": "shared", "pinned": "the prefix map finds it", "kept": "kept by the prefix map only"}
-    legend |= {"write": "written in this step"}
+    signs = (
+        ("shared", "shared", any(bar.is_shared for bar in chart.bars)),
+        ("pinned", "the prefix map finds it", any(bar.is_pinned for bar in chart.bars)),
+        ("kept", "kept by the prefix map only", any(not bar.hue for bar in chart.bars)),
+        ("write", "written in this step", bool(chart.writes)),
+    )
+    legend |= {kind: words for kind, words, is_drawn in signs if is_drawn}
     unused = f"; {chart.num_unused} more that nobody ever held" if chart.num_unused else ""
     subtitle = f"{watched.title}; blocks of {watched.blocks.block_size} token places{unused}{_cut(watched)}"
     return _drawn("blocks.svg", "Blocks and steps", subtitle, chart, legend, COLUMN=COLUMN, ROW=ROW)

@@ -32,6 +32,12 @@ def pictures(seen):
     }
 
 
+def legend_words(text):
+    """What the signs of a picture are said to stand for."""
+    root = ET.fromstring(text)  # noqa: S314 - it is our own
+    return [own.text for own in root.iter(f"{SVG}text") if own.get("class") == "legend-words"]
+
+
 KINDS = pytest.mark.parametrize("kind", ["steps", "blocks", "heat"])
 
 
@@ -57,8 +63,7 @@ def test_picture_uses_no_colour_that_is_not_defined(pictures, kind):
 
 @KINDS
 def test_legend_explains_each_sign_once_and_lies_within(pictures, kind):
-    root = ET.fromstring(pictures[kind])  # noqa: S314 - it is our own
-    words = [own.text for own in root.iter(f"{SVG}text") if own.get("class") == "legend-words"]
+    words = legend_words(pictures[kind])
     assert words
     assert len(words) == len(set(words))
 
@@ -122,9 +127,16 @@ def test_a_long_run_is_drawn_in_part(seen, monkeypatch, pictures):
         assert len(text) < len(pictures[kind])
 
 
+def test_legend_of_blocks_leaves_out_what_is_not_drawn(symbolic, pictures):
+    requests = (RequestSpec((1, 2, 3), max_tokens=2, ignore_eos=True),)
+    engine = replace(symbolic.engine, enable_prefix_caching=False)
+    found = watch(replace(symbolic, requests=requests, engine=engine, script=()), mode="paged")
+    words = ["shared", "the prefix map finds it", "kept by the prefix map only", "written in this step"]
+    assert legend_words(pictures["blocks"])[-4:] == words
+    assert legend_words(blocks_picture(found)) == ["request 0", "written in this step"]
+
+
 def test_requests_of_one_colour_stand_together_in_the_legend(symbolic):
     requests = tuple(RequestSpec((1, 2, place), max_tokens=2, ignore_eos=True) for place in range(10))
     text = blocks_picture(watch(replace(symbolic, requests=requests, script=()), mode="paged"))
-    root = ET.fromstring(text)  # noqa: S314
-    words = [own.text for own in root.iter(f"{SVG}text") if own.get("class") == "legend-words"]
-    assert words[:3] == ["request 0, 8", "request 1, 9", "request 2"]
+    assert legend_words(text)[:3] == ["request 0, 8", "request 1, 9", "request 2"]
