@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from oracle.errors import ScenarioError
+from oracle.inspection.block_watch import sample_name
 from oracle.inspection.case_file import load_case, named_in
 from oracle.inspection.likeness import Likeness, larger
 from oracle.inspection.picture import heat_picture
@@ -106,13 +107,14 @@ def _show_partings(console: Console, found: RunComparison) -> None:
             say(console, f"first beyond rounding: {_words(found.first_other)}", style="bold red")
     parted = [own for own in found.samples if own.token is not None]
     first = min(parted, key=_when, default=None)
-    say(console, f"first token that parts: {'none' if first is None else f'request {_name(first)}, {_token(first)}'}")
+    where = "none" if first is None else f"request {sample_name(first.key)}, {_token(first)}"
+    say(console, f"first token that parts: {where}")
 
 
 def _words(parting: Parting) -> str:
     one, other = parting.steps
     step = f"step {one}" if one == other else f"steps {one} and {other}"
-    request = f"request {parting.key[0]}/{parting.key[1]}"
+    request = f"request {sample_name(parting.key)}"
     off = (
         f"{parting.largest:.3g} off"
         if math.isfinite(parting.largest)
@@ -122,12 +124,9 @@ def _words(parting: Parting) -> str:
 
 
 def _when(sample: SampleComparison) -> tuple[int, int]:
-    steps = [step for step in (() if sample.token is None else sample.token.steps) if step is not None]
-    return max(steps, default=-1), sample.key[0]
-
-
-def _name(sample: SampleComparison) -> str:
-    return f"{sample.key[0]}/{sample.key[1]}"
+    """Gives the step in which a token parts, and the request; a token of a prompt parts before the first step."""
+    steps = () if sample.token is None else sample.token.steps
+    return max((step for step in steps if step is not None), default=-1), sample.key[0]
 
 
 def _token(sample: SampleComparison) -> str:
@@ -147,7 +146,7 @@ def _table(found: RunComparison) -> Table:
         counts = [str(own.count(likeness)) for likeness in Likeness]
         ends = own.ends[0] or "none"
         ends += "" if own.ends[0] == own.ends[1] else f" and {own.ends[1] or 'none'}"
-        table.add_row(_name(own), str(len(own.likeness)), *counts, f"{largest:.2g}", _token(own), ends)
+        table.add_row(sample_name(own.key), str(len(own.likeness)), *counts, f"{largest:.2g}", _token(own), ends)
     return table
 
 
@@ -163,7 +162,7 @@ def _show_map(console: Console, found: RunComparison) -> None:
         for own in found.samples:
             signs = (own.likeness.get(position) for position in range(start, stop))
             line = "".join(NOT_COMPARED if sign is None else SIGNS[sign] for sign in signs)
-            say(console, f"request {_name(own)} {line}".rstrip())
+            say(console, f"request {sample_name(own.key)} {line}".rstrip())
 
 
 if __name__ == "__main__":

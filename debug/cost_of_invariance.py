@@ -30,12 +30,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from oracle.checkpoint_files import write_weights
-from oracle.commands.shared import chosen_dtypes
-from oracle.errors import OracleError
+from oracle.commands.shared import chosen_dtypes, positive
+from oracle.inspection.script import EXIT_SHOWN, run_script, say
 from oracle.report import environment
 from refinfer import LLM, SamplingParams
 from refinfer.config import ModelConfig
-from refinfer.errors import RefinferError
 from refinfer.hub import resolve_model
 from refinfer.model import Llama
 from refinfer.numerics import PlainNumerics
@@ -68,35 +67,35 @@ class Work:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and gives its exit status."""
-    options = _parser().parse_args(arguments)
-    console = Console()
+    return run_script(_run, _parser(), arguments)
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    try:
-        dtypes = chosen_dtypes(options.dtypes)
-        with _work(options) as work:
-            console.print(" · ".join(f"{name} {value}" for name, value in environment().items()), highlight=False)
-            table = Table(title=f"{work.name}: seconds, shortest of {options.repeats}", title_justify="left")
-            for column in ("dtype", "plain", "invariant", "invariant / plain"):
-                table.add_column(column)
-            for dtype in dtypes:
-                plain, invariant = _time_in_turns(work, dtype, options.repeats, console)
-                table.add_row(dtype, f"{plain:.3f}", f"{invariant:.3f}", f"{invariant / plain:.3f}")
-            console.print(table)
-    except (OracleError, RefinferError) as error:
-        console.print(f"error: {error}", style="red", markup=False)
-        return 2
-    return 0
+    dtypes = chosen_dtypes(options.dtypes)
+    with _work(options) as work:
+        say(console, " · ".join(f"{name} {value}" for name, value in environment().items()))
+        table = Table(title=f"{work.name}: seconds, shortest of {options.repeats}", title_justify="left")
+        for column in ("dtype", "plain", "invariant", "invariant / plain"):
+            table.add_column(column)
+        for dtype in dtypes:
+            plain, invariant = _time_in_turns(work, dtype, options.repeats, console)
+            table.add_row(dtype, f"{plain:.3f}", f"{invariant:.3f}", f"{invariant / plain:.3f}")
+        console.print(table)
+    return EXIT_SHOWN
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="a checkpoint folder or name: one request decodes alone, instead of W1")
     parser.add_argument("--dtypes", default="float32", help="comma-separated (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of each manner (default: %(default)s)")
-    parser.add_argument("--threads", type=int, help="threads of torch (default: its own choice)")
-    parser.add_argument("--requests", type=int, help="only so many of W1's requests")
-    parser.add_argument("--tokens", type=int, default=64, help="tokens that one request decodes (default: %(default)s)")
+    parser.add_argument("--repeats", type=positive, default=5, help="turns of each manner (default: %(default)s)")
+    parser.add_argument("--threads", type=positive, help="threads of torch (default: its own choice)")
+    parser.add_argument("--requests", type=positive, help="only so many of W1's requests")
+    parser.add_argument(
+        "--tokens", type=positive, default=64, help="tokens that one request decodes (default: %(default)s)"
+    )
     return parser
 
 

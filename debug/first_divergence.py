@@ -11,14 +11,14 @@ difference begins, and lets the float64 witness tell which side is off.
 
 Ways of running are tried from the simplest on, and the first that parts is shown:
 `alone` (each prompt by itself, one pass, no cache), `chunked` (prompts prefilled in chunks over
-caches), then the modes `none`, `static` and `continuous`.
+caches), then every mode, `none` first and `paged_gather` last.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -26,18 +26,15 @@ from rich.table import Table
 
 from oracle.case import Case
 from oracle.checkpoints import CheckpointSpec
-from oracle.errors import MismatchError, OracleError, ScenarioError
+from oracle.commands.shared import chosen, known_fault, planted, positive
+from oracle.errors import MismatchError, ScenarioError
 from oracle.expectation import Oracles
-from oracle.faults import FAULTS
-from oracle.inspection.case_file import named_in
-from oracle.inspection.script import make_console
+from oracle.inspection.case_file import load_case
+from oracle.inspection.script import EXIT_FOUND, EXIT_SHOWN, run_script, say
 from oracle.localise import WAYS, Line, Walk, walk_scenario
 from oracle.scenario import DTYPES, RequestSpec, Scenario
 from refinfer.errors import RefinferError
 from refinfer.hub import resolve_model
-
-EXIT_AGREES, EXIT_PARTS, EXIT_USAGE = 0, 1, 2
-"""Nothing differs; something does; the script could not run."""
 
 NUM_NEIGHBOURS = 4
 """Lines shown before and after the first that differs."""
@@ -65,13 +62,7 @@ DEMONSTRATION = Scenario(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and gives its exit status."""
-    options = _parser().parse_args(arguments)
-    console = make_console()
-    try:
-        return _run(options, console)
-    except (OracleError, RefinferError, OSError) as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
-        return EXIT_USAGE
+    return run_script(_run, _parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,57 +70,54 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("case", nargs="?", help="a file that a check has written, or the line of a failure, in quotes")
     parser.add_argument("--model", help="a checkpoint folder or name, for --ids or a case that generates none")
     parser.add_argument("--ids", action="append", metavar="1,2,3", help="a prompt of --model; may be given again")
-    parser.add_argument("--max-tokens", type=int, default=4, help="output tokens of each --ids (default: %(default)s)")
+    parser.add_argument(
+        "--max-tokens", type=positive, default=4, help="output tokens of each --ids (default: %(default)s)"
+    )
     parser.add_argument("--dtype", choices=DTYPES, help="instead of the case's")
     parser.add_argument("--ways", default=",".join(WAYS), help="comma-separated, of: %(default)s")
-    parser.add_argument("--fault", choices=FAULTS, metavar="NAME", help="plant a bug first, to see it found")
+    parser.add_argument("--fault", metavar="NAME", help="plant a bug first, to see it found")
     parser.add_argument("--all", action="store_true", help="show the figures of every module, not only those around")
     return parser
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
-    scenario = _scenario(options)
+    scenario, folder = _chosen_case(options)
     if options.dtype is not None:
         scenario = replace(scenario, dtype=options.dtype)
-    case = Case(scenario, None if options.model is None else resolve_model(options.model))
-    ways = _chosen_ways(options.ways)
+    case = Case(scenario, folder)
+    ways = chosen("way", options.ways, WAYS)
     oracles = Oracles(case.folder, scenario.dtype)
-    planted: AbstractContextManager[None] = nullcontext()
-    if options.fault is not None:
-        fault = FAULTS[options.fault]
-        planted = fault.planted()
-        console.print(f"planted: {fault.name}, {fault.bug}", markup=False, highlight=False, soft_wrap=True)
-    with planted:
+    with planted(options.fault):
+        if options.fault is not None:
+            say(console, f"planted: {options.fault}, {known_fault(options.fault).bug}")
         for way in ways:
             try:
                 found = walk_scenario(scenario, case.folder, way, oracles)
             except (MismatchError, RefinferError) as error:
-                line = f"{way}: {type(error).__name__}: {error}"
-                console.print(line, style="bold red", markup=False, highlight=False, soft_wrap=True)
-                return EXIT_PARTS
+                say(console, f"{way}: {type(error).__name__}: {error}", style="bold red")
+                return EXIT_FOUND
             _show(console, way, found, show_all=options.all)
             if found.finding is not None:
-                return EXIT_PARTS
-    message = "no module parts; `python -m oracle replay` tells whether tokens, ends, text or refusals do"
-    console.print(message, highlight=False, soft_wrap=True)
-    return EXIT_AGREES
+                return EXIT_FOUND
+    say(console, "no module parts; `python -m oracle replay` tells whether tokens, ends, text or refusals do")
+    return EXIT_SHOWN
 
 
-def _scenario(options: argparse.Namespace) -> Scenario:
-    """Gives the case that the command line names."""
+def _chosen_case(options: argparse.Namespace) -> tuple[Scenario, Path | None]:
+    """Gives the case that the command line names, and the folder of its checkpoint where it generates none."""
     if options.case is not None and options.ids is None:
-        scenario = Scenario.load(named_in(options.case)[0])
-        if options.model is not None and scenario.checkpoint is not None:
-            message = f"{options.case} generates its own checkpoint; leave --model away"
-            raise ScenarioError(message, model=options.model)
-        return scenario
+        case = load_case(options.case, options.model)
+        if case.scenario.is_symbolic:
+            message = f"{case.path} runs on the symbolic model, which has no modules; show_step.py shows its steps"
+            raise ScenarioError(message, path=case.path)
+        return case.scenario, case.folder
     if (options.model is None) != (options.ids is None) or options.case is not None:
         message = "give a case, or --model together with --ids, or none of them for the demonstration"
         raise ScenarioError(message)
     if options.ids is None:
-        return DEMONSTRATION
+        return DEMONSTRATION, None
     requests = tuple(RequestSpec(_token_ids(text), max_tokens=options.max_tokens) for text in options.ids)
-    return Scenario(requests=requests, checkpoint=None)
+    return Scenario(requests=requests, checkpoint=None), resolve_model(options.model)
 
 
 def _token_ids(text: str) -> tuple[int, ...]:
@@ -140,24 +128,14 @@ def _token_ids(text: str) -> tuple[int, ...]:
         raise ScenarioError(message, text=text) from error
 
 
-def _chosen_ways(text: str) -> tuple[str, ...]:
-    ways = tuple(way.strip() for way in text.split(","))
-    for way in ways:
-        if way not in WAYS:
-            message = f"way {way!r} is unknown; choose among {', '.join(WAYS)}"
-            raise ScenarioError(message, way=way)
-    return ways
-
-
 def _show(console: Console, way: str, walk: Walk, *, show_all: bool) -> None:
     """Prints one sentence for a way, and the figures where something differs or all are wanted."""
-    style = "green" if walk.finding is None else "bold red"
-    console.print(f"{way}: {walk}", style=style, markup=False, highlight=False, soft_wrap=True)
+    say(console, f"{way}: {walk}", style="green" if walk.finding is None else "bold red")
     lines = walk.lines
     if walk.finding is not None:
         names = ("subject", "reference", "witness")
         values = ", ".join(f"{name} {value!r}" for name, value in zip(names, walk.finding.values, strict=True))
-        console.print(f"{values}; {walk.finding.culprit}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"{values}; {walk.finding.culprit}")
         place = [line.name for line in lines].index(walk.finding.divergence.name)
         if not show_all:
             lines = lines[max(0, place - NUM_NEIGHBOURS) : place + NUM_NEIGHBOURS + 1]

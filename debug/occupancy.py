@@ -6,7 +6,7 @@ Reach for it when you have changed how blocks are reserved, or when a batch hold
     python debug/occupancy.py --block-size 32 --requests 16
 
 The work is W1: the requests of `debug/w1.json`, 16 at a time, on runners without a model, since what is reserved
-does not depend on logits. The pool has no block more than the largest moment needs.
+does not depend on logits. The pool has no block more than were held at the fullest moment between two steps.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from oracle.chain_runner import VOCAB_SIZE, ChainRunner
+from oracle.commands.shared import positive
 from refinfer.cache.block_table import BlockTable
 from refinfer.engine.core import EngineCore
 from refinfer.engine.engine import make_states
@@ -37,7 +38,7 @@ class Occupancy(NamedTuple):
     """What came of one run.
 
     Attributes:
-        num_blocks: Blocks of the pool; 0 without one.
+        num_blocks: Most blocks that were held between two steps; 0 without a pool.
         stats: The engine's own numbers.
     """
 
@@ -94,8 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--block-size", type=int, default=16, help="token places of a block (default: %(default)s)")
-    parser.add_argument("--requests", type=int, help="only so many of W1's requests")
+    parser.add_argument(
+        "--block-size", type=positive, default=16, help="token places of a block (default: %(default)s)"
+    )
+    parser.add_argument("--requests", type=positive, help="only so many of W1's requests")
     return parser
 
 
@@ -114,7 +117,7 @@ def read_workload(num_requests: int | None = None) -> list[Request]:
 
 
 def run_paged(requests: Sequence[Request], block_size: int) -> Occupancy:
-    """Runs requests over a pool of just as many blocks as were held at the fullest moment of a run with plenty."""
+    """Runs requests over a pool of just as many blocks as a run with plenty held at its fullest between two steps."""
     most = sum(BlockTable.blocks_for(_longest([request]), block_size) for request in requests)
     scheduler, runner = _paged(most, block_size)
     num_blocks = _run(requests, scheduler, runner).num_blocks

@@ -22,8 +22,8 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn import functional
 
-from oracle.commands.shared import chosen_dtypes
-from oracle.errors import OracleError
+from oracle.commands.shared import chosen_dtypes, positive
+from oracle.inspection.script import EXIT_SHOWN, run_script, say
 from oracle.report import environment
 from oracle.scenario import DTYPES
 from refinfer.attention_layout import AttentionLayout
@@ -72,18 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and gives its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="comma-separated (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch (default: %(default)s)")
-    options = parser.parse_args(arguments)
-    console = Console()
-    try:
-        dtypes = chosen_dtypes(options.dtypes)
-    except OracleError as error:
-        console.print(f"error: {error}", style="red", markup=False)
-        return 2
+    parser.add_argument("--threads", type=positive, default=1, help="threads of torch (default: %(default)s)")
+    return run_script(_run, parser, arguments)
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
+    dtypes = chosen_dtypes(options.dtypes)
     before = torch.get_num_threads()
     torch.set_num_threads(options.threads)
     try:
-        console.print(" · ".join(f"{name} {value}" for name, value in environment().items()), highlight=False)
+        say(console, " · ".join(f"{name} {value}" for name, value in environment().items()))
         table = Table("operation", "what changes", *dtypes)
         columns = [list(_tallies(dtype_by_name(dtype))) for dtype in dtypes]
         for cells in zip(*columns, strict=True):
@@ -91,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(table)
     finally:
         torch.set_num_threads(before)
-    return 0
+    return EXIT_SHOWN
 
 
 def _tallies(dtype: torch.dtype) -> Iterator[tuple[str, str, Tally]]:

@@ -20,8 +20,7 @@ from rich.console import Console
 
 from oracle.errors import ScenarioError
 from oracle.explain.recording import Written
-from oracle.inspection.block_chart import name
-from oracle.inspection.block_watch import BlockState, BlockWatch
+from oracle.inspection.block_watch import BlockState, BlockWatch, sample_name
 from oracle.inspection.case_file import load_case
 from oracle.inspection.picture import blocks_picture
 from oracle.inspection.script import EXIT_FOUND, EXIT_SHOWN, parser_of, run_script, save_picture, say, table_of
@@ -121,7 +120,7 @@ def _show_step(console: Console, watched: WatchedCase, blocks: BlockWatch, step:
     free = [block_id for block_id, state in enumerate(moment.blocks) if state.is_free]
     say(console, f"free: {len(free)} of {blocks.num_blocks}")
     for key, number in moment.host.items():
-        say(console, f"in host memory: {number} blocks of {name(key)}")
+        say(console, f"in host memory: {number} blocks of {sample_name(key)}")
     for event in blocks.events:
         if event.step == step:
             say(console, f"block {event.block_id}: {event.words}")
@@ -130,7 +129,7 @@ def _show_step(console: Console, watched: WatchedCase, blocks: BlockWatch, step:
 def _cells(state: BlockState, step: int) -> tuple[str, ...]:
     published = "-" if state.published is None else f"finds {' '.join(map(str, state.published))}"
     slots = " ".join("_" if own is None else str(own.prefix[-1]) for own in state.slots)
-    holders = ", ".join(map(name, state.holders)) or "-"
+    holders = ", ".join(map(sample_name, state.holders)) or "-"
     return (holders, str(state.ref_count), published, slots, "; ".join(_writers(state.slots, step)))
 
 

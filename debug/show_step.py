@@ -66,13 +66,10 @@ def _show(console: Console, watched: WatchedCase, record: StepRecord) -> None:
     say(console, f"step {record.number} of 0 to {len(watched.steps) - 1} ({watched.title})", style="bold")
     for name, words in _before(step).items():
         say(console, f"{name + ':':10} {words or '-'}")
-    if not record.rows:
-        say(console, "nothing ran")
-        return
     table = table_of("sample", "runs", "positions", "tokens", "guessed", "blocks", "slots", "emits")
     for row in record.rows:
         table.add_row(*_cells(row, watched.prompt_lengths[row.request]))
-    console.print(table)
+    console.print(table if record.rows else "nothing ran")
     for line in _told_otherwise(record.rows):
         say(console, line, style="bold red")
     say(console, f"{'then:':10} {_joined('ended', step.finished) or '-'}")

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from oracle.chain_runner import ChainRunner
+from oracle.commands.shared import positive
 from oracle.errors import InvariantViolation
 from oracle.invariants import check_core, check_drained
 from refinfer.engine.core import EngineCore
@@ -56,7 +57,7 @@ class Soaked(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and gives its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=200_000, help="how many (default: %(default)s)")
+    parser.add_argument("--steps", type=positive, default=200_000, help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="where chance comes from (default: %(default)s)")
     options = parser.parse_args(arguments)
     console = Console()

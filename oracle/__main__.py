@@ -1,4 +1,4 @@
-"""The command line of the harness: `python -m oracle check`, `replay`, `properties`, `faults`, `digests`, `engines`."""
+"""The command line: `python -m oracle check`, `schedules`, `replay`, `engines`, `faults`, `digests`, `properties`."""
 
 import argparse
 import sys

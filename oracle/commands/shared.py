@@ -108,10 +108,17 @@ def planted(name: str | None) -> AbstractContextManager[None]:
     Raises:
         OracleError: There is no such bug.
     """
-    if name is None:
-        return nullcontext()
+    return nullcontext() if name is None else known_fault(name).planted()
+
+
+def known_fault(name: str) -> Fault:
+    """Gives the fault of a name, be it one that is none.
+
+    Raises:
+        OracleError: There is none.
+    """
     known: dict[str, Fault] = FAULTS | NO_OP_FAULTS
     if name not in known:
         message = f"fault {name!r} is unknown; `python -m oracle faults --list` names them all"
         raise OracleError(message, name=name)
-    return known[name].planted()
+    return known[name]

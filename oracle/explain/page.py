@@ -3,11 +3,8 @@
 import base64
 import hashlib
 import json
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from oracle.explain.explanation import Explanation
 from oracle.explain.view.heat_chart import CELL, LABEL_ROW, heat_charts
@@ -16,6 +13,7 @@ from oracle.explain.view.step_chart import LANE, step_chart, words_of
 from oracle.explain.view.timeline import lanes_of
 from oracle.explain.view.verdict_table import verdict_table
 from oracle.explain.view.words import headline, remarks
+from oracle.templates import templates_of
 
 _STYLE, _SCRIPT = "page.css", "page.js"
 
@@ -32,9 +30,8 @@ def write_page(explanation: Explanation, path: Path) -> None:
 
 def page_of(explanation: Explanation) -> str:
     """Gives the page as HTML."""
-    environment = _environment()
-    style, script = (_source(environment, name) for name in (_STYLE, _SCRIPT))
-    template = environment.get_template("page.html")
+    style, script = _source(_STYLE), _source(_SCRIPT)
+    template = templates_of("oracle.explain").get_template("page.html")
     return template.render(
         _views(explanation), style=style, script=script, style_hash=_hash(style), script_hash=_hash(script)
     )
@@ -72,21 +69,9 @@ def _step_words(explanation: Explanation) -> list[list[str]]:
     ]
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("oracle.explain"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
-def _source(environment: Environment, name: str) -> str:
+def _source(name: str) -> str:
     """Gives the text of a file beside the templates, the one that stands on the page letter for letter."""
-    return environment.get_template(name).render()
+    return templates_of("oracle.explain").get_template(name).render()
 
 
 def _hash(text: str) -> str:

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from oracle.explain.view.words import room_for
-from oracle.inspection.block_watch import BlockState, BlockWatch, Key, Moment
+from oracle.inspection.block_watch import BlockState, BlockWatch, Key, Moment, sample_name
 
 COLUMN, ROW, TICK_ROW, GAP = 36, 24, 20, 14
 """Widths and heights, in pixels."""
@@ -97,7 +97,7 @@ def block_chart(blocks: BlockWatch, most_steps: int | None = None) -> BlockChart
         height=top_of_host + len(hosted) * ROW if hosted else top_of_host - GAP,
         names=(
             *((y, f"block {block_id}") for block_id, y in y_by_block.items()),
-            *((y, f"host, {name(key)}") for key, y in y_by_host.items()),
+            *((y, f"host, {sample_name(key)}") for key, y in y_by_host.items()),
         ),
         ticks=tuple(((step + 0.5) * COLUMN, step) for step in range(0, len(moments), _TICK_EVERY)),
         bars=tuple(bars),
@@ -112,11 +112,6 @@ def hue_of(request: int) -> int:
     return 1 + request % NUM_HUES
 
 
-def name(key: Key) -> str:
-    """Names a sample as "request/sample"."""
-    return f"{key[0]}/{key[1]}"
-
-
 def _bars(moments: Sequence[Moment], block_id: int, y: int) -> Iterator[BlockBar]:
     states = enumerate(moment.blocks[block_id] for moment in moments)
     for look, group in groupby(states, key=lambda own: (own[1].holders, own[1].published is not None)):
@@ -126,7 +121,7 @@ def _bars(moments: Sequence[Moment], block_id: int, y: int) -> Iterator[BlockBar
             continue
         width = len(run) * COLUMN
         owner, is_pinned = look
-        words = "+".join(map(name, owner)) or "kept"
+        words = "+".join(map(sample_name, owner)) or "kept"
         title = f"block {block_id}, {_steps(first, first + len(run) - 1)}: {_words(state)}"
         hue = hue_of(owner[0][0]) if owner else 0
         is_room = len(words) * _ROOM_OF_A_LETTER <= width - 6
@@ -140,7 +135,7 @@ def _host_bars(moments: Sequence[Moment], key: Key, y: int) -> Iterator[BlockBar
         run = list(group)
         if number:
             first, width = run[0][0], len(run) * COLUMN
-            title = f"{_steps(first, first + len(run) - 1)}: {name(key)} has {number} blocks in host memory"
+            title = f"{_steps(first, first + len(run) - 1)}: {sample_name(key)} has {number} blocks in host memory"
             yield BlockBar(first * COLUMN, y, width, hue_of(key[0]), False, False, str(number), title)  # noqa: FBT003
 
 
@@ -152,7 +147,7 @@ def _writes(moments: Sequence[Moment], y_by_block: dict[int, int]) -> Iterator[t
 
 
 def _words(state: BlockState) -> str:
-    held = f"held by {', '.join(map(name, state.holders))}" if state.holders else "held by no request"
+    held = f"held by {', '.join(map(sample_name, state.holders))}" if state.holders else "held by no request"
     if state.published is None:
         return held
     return f"{held}; the prefix map finds it under {' '.join(map(str, state.published))}"

@@ -14,12 +14,16 @@ from refinfer.scheduler import CopyBlock, RequestState, ScheduledRow, SchedulerO
 Key = tuple[int, int]
 """Request and sample."""
 
-
 _WORDS_BY_ORIGIN = {
     HIT: "found by its tokens, and shared with",
     FORKED: "shared with another sample,",
     SWAPPED_IN: "filled from host memory for",
 }
+
+
+def sample_name(key: Key) -> str:
+    """Names a sample as "request/sample"."""
+    return f"{key[0]}/{key[1]}"
 
 
 class BlockState(NamedTuple):
@@ -191,13 +195,13 @@ class BlockWatch:
             if old.published is not None and new.published is None:
                 self._tell(block_id, "evicted from the prefix map")
             for key in _without(new.holders, old.holders):
-                self._tell(block_id, f"{self._how(key, block_id, copied)} {_name(key)}")
+                self._tell(block_id, f"{self._how(key, block_id, copied)} {sample_name(key)}")
 
     def _tell_losses(self, block_id: int, old: BlockState, new: BlockState) -> None:
         how_by_key = {key_of(state): how for state, how in self._output.preempted}
         for key in _without(old.holders, new.holders):
             why = f"preempted, {how_by_key[key]}" if key in how_by_key else "written elsewhere from now on"
-            self._tell(block_id, f"taken from {_name(key)}: {why}{_left(new)}")
+            self._tell(block_id, f"taken from {sample_name(key)}: {why}{_left(new)}")
 
     def _how(self, key: Key, block_id: int, copied: Sequence[CopyBlock]) -> str:
         origin = self._history.origin_in_table(self._state(key), block_id)
@@ -216,7 +220,7 @@ class BlockWatch:
                 first, last = tokens[0].position, tokens[-1].position
                 where = f"position {first}" if first == last else f"positions {first}..{last}"
                 ids = " ".join(str(own.prefix[-1]) for own in tokens)
-                self._tell(block_id, f"written by {_name(key)}, {where}: {ids}")
+                self._tell(block_id, f"written by {sample_name(key)}, {where}: {ids}")
 
     def _tell_changes(self, before: Moment, after: Moment) -> None:
         """Tells what was published and given back between two moments."""
@@ -226,7 +230,7 @@ class BlockWatch:
             for key in _without(old.holders, new.holders):
                 state = self._state(key)
                 why = f"ended ({state.finish_reason})" if state.is_finished else "guesses did not stay"
-                self._tell(block_id, f"given back by {_name(key)}: {why}{_left(new)}")
+                self._tell(block_id, f"given back by {sample_name(key)}: {why}{_left(new)}")
 
 
 def _without(some: Sequence[Key], others: Sequence[Key]) -> list[Key]:
@@ -236,7 +240,3 @@ def _without(some: Sequence[Key], others: Sequence[Key]) -> list[Key]:
 
 def _left(state: BlockState) -> str:
     return "; free" if state.is_free else "; the prefix map keeps it" if state.is_kept else ""
-
-
-def _name(key: Key) -> str:
-    return f"{key[0]}/{key[1]}"

@@ -1,10 +1,7 @@
 """Draws steps, blocks and differences as SVG files that need nothing but themselves."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
-
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from oracle.errors import ScenarioError
 from oracle.explain.course import HeatMap
@@ -14,6 +11,7 @@ from oracle.explain.view.step_chart import chart_of as steps_chart_of
 from oracle.explain.view.timeline import lanes_in
 from oracle.inspection.block_chart import COLUMN, ROW, block_chart
 from oracle.inspection.watched import WatchedCase
+from oracle.templates import templates_of
 
 MOST_STEPS = 200
 """Steps that are drawn; a run that does not end by itself has thousands."""
@@ -105,8 +103,13 @@ def blocks_picture(watched: WatchedCase) -> str:
     for request, hue in chart.requests:
         by_hue.setdefault(hue, []).append(str(request))
     legend = {f"hue-{hue}": f"request {', '.join(requests)}" for hue, requests in by_hue.items()}
-    legend |= {"shared": "shared", "pinned": "the prefix map finds it", "kept": "kept by the prefix map only"}
-    legend |= {"write": "written in this step"}
+    signs = (
+        ("shared", "shared", any(bar.is_shared for bar in chart.bars)),
+        ("pinned", "the prefix map finds it", any(bar.is_pinned for bar in chart.bars)),
+        ("kept", "kept by the prefix map only", any(not bar.hue for bar in chart.bars)),
+        ("write", "written in this step", bool(chart.writes)),
+    )
+    legend |= {kind: words for kind, words, is_drawn in signs if is_drawn}
     unused = f"; {chart.num_unused} more that nobody ever held" if chart.num_unused else ""
     subtitle = f"{watched.title}; blocks of {watched.blocks.block_size} token places{unused}{_cut(watched)}"
     return _drawn("blocks.svg", "Blocks and steps", subtitle, chart, legend, COLUMN=COLUMN, ROW=ROW)
@@ -147,31 +150,16 @@ def _drawn(template: str, title: str, subtitle: str, chart: Any, legend: dict[st
     head = max(_NARROWEST, round(max(len(title) * 9.5, len(subtitle) * _ROOM_OF_A_LETTER)))
     width = max(chart.room + chart.width, head)
     laid = legend_of(legend, min(width, _WIDEST_LEGEND))
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            title=title,
-            subtitle=subtitle,
-            chart=chart,
-            legend=laid,
-            width=width + 2 * _MARGIN,
-            height=_HEAD + laid.height + chart.height + 2 * _MARGIN,
-            top=_HEAD + laid.height + _MARGIN // 2,
-            head=_HEAD,
-            MARGIN=_MARGIN,
-            **more,
-        )
-    )
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    return Environment(
-        loader=ChoiceLoader([PackageLoader("oracle.inspection"), PackageLoader("oracle.explain")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+    templates = templates_of("oracle.inspection", "oracle.explain")
+    return templates.get_template(template).render(
+        title=title,
+        subtitle=subtitle,
+        chart=chart,
+        legend=laid,
+        width=width + 2 * _MARGIN,
+        height=_HEAD + laid.height + chart.height + 2 * _MARGIN,
+        top=_HEAD + laid.height + _MARGIN // 2,
+        head=_HEAD,
+        MARGIN=_MARGIN,
+        **more,
     )

@@ -1,6 +1,6 @@
 """Holds two runs against each other: every token, activation and logit at the same position of the same request."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -31,8 +31,10 @@ def compare_runs(one: WatchedCase, other: WatchedCase) -> RunComparison:
     samples: list[SampleComparison] = []
     partings: list[Parting] = []
     for key in sorted(rows[0].keys() | rows[1].keys()):
-        sample = SampleComparison(key, token=_token(one, other, key), ends=(_end(one, key), _end(other, key)))
-        for pair, positions in _pairs(rows[0].get(key, []), rows[1].get(key, [])):
+        own, theirs = (rows_by_key.get(key, []) for rows_by_key in rows)
+        prompts = (_prompt(one, key), _prompt(other, key))
+        sample = SampleComparison(key, token=_token(prompts, (own, theirs)), ends=(_end(one, key), _end(other, key)))
+        for pair, positions in _pairs(own, theirs):
             partings += _compare(pair, positions, eps, sample)
         samples.append(sample)
     others = [parting for parting in partings if parting.likeness is Likeness.OTHER]
@@ -107,34 +109,36 @@ def _given(row: RowRecord) -> Mapping[str, Tensor]:
     return row.activations | logits
 
 
-def _token(one: WatchedCase, other: WatchedCase, key: Key) -> TokenParting | None:
-    """Finds the first token that differs, or that one side has and the other has not."""
-    sides = [_token_ids(run, key) for run in (one, other)]
+def _token(prompts: Sequence[tuple[int, ...]], rows: Sequence[list[RowRecord]]) -> TokenParting | None:
+    """Finds the first token that differs, or that one side has and the other has not.
+
+    Args:
+        prompts: The prompt of a sample in both runs.
+        rows: Its rows in both.
+    """
+    sides = [
+        (*prompt, *(token_id for row in own for token_id in row.emitted))
+        for prompt, own in zip(prompts, rows, strict=True)
+    ]
     position = num_shared(*sides)
     if position == max(map(len, sides)):
         return None
     token_ids = [own[position] if position < len(own) else None for own in sides]
-    places = [position - _num_prompt_tokens(run, key) for run in (one, other)]
-    steps = [_step_of(run, key, place) for run, place in zip((one, other), places, strict=True)]
+    places = [position - len(prompt) for prompt in prompts]
+    steps = [_step_of(own, place) for own, place in zip(rows, places, strict=True)]
     return TokenParting(position, min(places), (token_ids[0], token_ids[1]), (steps[0], steps[1]))
 
 
-def _token_ids(run: WatchedCase, key: Key) -> tuple[int, ...]:
+def _prompt(run: WatchedCase, key: Key) -> tuple[int, ...]:
+    """Gives the prompt of a sample; the other case may have fewer requests."""
     requests = run.scenario.requests
-    prompt = requests[key[0]].prompt_token_ids if key[0] < len(requests) else ()
-    rows = _rows_by_key(run).get(key, [])
-    return (*prompt, *(token_id for row in rows for token_id in row.emitted))
+    return requests[key[0]].prompt_token_ids if key[0] < len(requests) else ()
 
 
-def _num_prompt_tokens(run: WatchedCase, key: Key) -> int:
-    lengths = run.prompt_lengths
-    return lengths[key[0]] if key[0] < len(lengths) else 0
-
-
-def _step_of(run: WatchedCase, key: Key, output_place: int) -> int | None:
+def _step_of(rows: Sequence[RowRecord], output_place: int) -> int | None:
     """Gives the step in which a sample emitted one of its outputs."""
     num_outputs = 0
-    for row in _rows_by_key(run).get(key, []):
+    for row in rows:
         num_outputs += len(row.emitted)
         if 0 <= output_place < num_outputs:
             return row.step

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from oracle.explain.course import HeatMap
 from oracle.explain.view.heat_chart import NOT_A_NUMBER
-from oracle.inspection.block_watch import Key
+from oracle.inspection.block_watch import Key, sample_name
 from oracle.inspection.likeness import Likeness
 
 
@@ -104,7 +104,7 @@ class RunComparison:
     def heat(self) -> HeatMap:
         """Gives the largest differences, a line for each sample; those that rounding explains are left out."""
         lines = [tuple(_heat(own, position) for position in range(self.num_positions)) for own in self.samples]
-        names = tuple(f"request {own.key[0]}/{own.key[1]}" for own in self.samples)
+        names = tuple(f"request {sample_name(own.key)}" for own in self.samples)
         return HeatMap(0, 0, names, self.num_positions, tuple(lines))
 
     def near(self) -> list[tuple[int, int, float]]:

@@ -1,4 +1,4 @@
-"""What the scripts of `debug` that look at one case share: how it is named, how they end, and how wide they print."""
+"""What the scripts of `debug` share: how a case is named, how they end, and how wide they print."""
 
 import argparse
 from collections.abc import Callable, Sequence

@@ -87,12 +87,7 @@ def _look_at_records(case: Case, mode: str, wanted: frozenset[str]) -> Iterator[
 
 
 def _answer(case: Case, request: RequestSpec, record: RequestRecord, what: str) -> Answer:
-    return Answer(
-        record.output_token_ids,
-        as_rows(record.logits),
-        case.reference_logits(record.token_ids)[case.output_rows(record)],
-        num_due=due_end(request, record.output_token_ids, frozenset(case.eos_token_ids), case.scenario.max_model_len)[
-            0
-        ],
-        what=what,
-    )
+    eos_token_ids = frozenset(case.eos_token_ids)
+    num_due, *_ = due_end(request, record.output_token_ids, eos_token_ids, case.scenario.max_model_len)
+    reference = case.reference_logits(record.token_ids)[case.output_rows(record)]
+    return Answer(record.output_token_ids, as_rows(record.logits), reference, num_due, what)

@@ -1,7 +1,6 @@
 """Fills one row of the matrix: plants a fault, takes the lanes in turns until all is seen, and asks where it sits."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -57,7 +56,14 @@ class MatrixSettings:
 
 @dataclass
 class _Clocked:
-    """A lane with what was done of it."""
+    """A lane with what was done of it.
+
+    Attributes:
+        lane: The lane.
+        most: So many examples are looked at, or with patience a multiple of it; 0 once there are no more.
+        num_examples: Examples that were looked at.
+        seconds: What they took.
+    """
 
     lane: Lane
     most: int
@@ -76,7 +82,7 @@ class RowFiller:
     def __init__(self, fault: Fault, settings: MatrixSettings) -> None:
         self._fault = fault
         self._settings = settings
-        self._row = FaultRow(fault.name, str(fault.area), fault.needs, fault.seen_by)
+        self._row = FaultRow(fault.name, str(fault.area), fault.sources, fault.needs, fault.seen_by)
         most = dict(settings.num_examples)
         seed = settings.seed
         num_cases = most[CaseLane.name] * settings.patience
@@ -117,9 +123,13 @@ class RowFiller:
     def _look(self, own: _Clocked) -> None:
         start = time.monotonic()
         wanted = self._wanted(own.lane)
+        sightings = own.lane.next_example(wanted)
+        if sightings is None:
+            own.most = 0
+            return
         own.num_examples += 1
         has_killed = False
-        for name, message in self._examples(own, wanted):
+        for name, message in list(sightings):  # a kill takes the whole example
             is_rule = name in RULES
             kills = self._row.rule_kills if is_rule else self._row.kills
             has_killed |= name in wanted and not is_rule
@@ -135,14 +145,6 @@ class RowFiller:
         if has_killed and own.lane.scenario is not None:
             self._scenarios.append((own.lane, own.lane.scenario))
 
-    def _examples(self, own: _Clocked, wanted: frozenset[str]) -> list[tuple[str, str]]:
-        """Gives what is seen on the next example; a lane that has no more is closed."""
-        try:
-            return list(own.lane.next_example(wanted))
-        except StopIteration:
-            own.most = 0
-            return []
-
     def _locate(self) -> None:
         """Explains the first case that shows the fault again, made small."""
         checks = Checks()
@@ -154,25 +156,23 @@ class RowFiller:
             deadline = time.monotonic() + self._settings.shrink_seconds
             case = shrink(scenario, partial(_fails, checks, check), deadline=deadline)
             self._row.case = case
-            self._row.location = self._explained(case)
+            self._row.location = _explained(case)
             return
         if self._fault.name in LAW_FAULTS:
             message = self._row.kills["distribution"].message
-            self._row.location = Location(SOURCES_OF_LAW, message, 0.0, self._is_right(SOURCES_OF_LAW))
+            self._row.location = Location(SOURCES_OF_LAW, message, 0.0)
         else:
-            self._row.location = Location((), "no single case shows it again", 0.0, is_right=False)
+            self._row.location = Location((), "no single case shows it again", 0.0)
 
-    def _explained(self, case: Scenario) -> Location:
-        start = time.monotonic()
-        try:
-            found = explain_scenario(case)
-        except (OracleError, RefinferError) as error:
-            sentence = f"{type(error).__name__}: {error}"
-            return Location((), sentence, time.monotonic() - start, is_right=False)
-        return Location(found.blame.sources, found.blame.sentence, found.seconds, self._is_right(found.blame.sources))
 
-    def _is_right(self, files: Sequence[str]) -> bool:
-        return not set(self._fault.sources).isdisjoint(files)
+def _explained(case: Scenario) -> Location:
+    start = time.monotonic()
+    try:
+        found = explain_scenario(case)
+    except (OracleError, RefinferError) as error:
+        sentence = f"{type(error).__name__}: {error}"
+        return Location((), sentence, time.monotonic() - start)
+    return Location(found.blame.sources, found.blame.sentence, found.seconds)
 
 
 def _failing_check(checks: Checks, lane: Lane, scenario: Scenario) -> FailingCheck | None:

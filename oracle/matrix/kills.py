@@ -10,7 +10,7 @@ from oracle.errors import ScenarioError
 from oracle.faults.facts import Sight
 from oracle.scenario import Scenario
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 SIGHTS: tuple[str, ...] = get_args(Sight)
 """Our ways of looking, in the order of the columns."""
@@ -42,16 +42,14 @@ class Location:
     """What an explanation said of a fault.
 
     Attributes:
-        files: The files it blames, under the repository's root; none where nothing could be explained.
+        files: The files it blames, under the repository's root, likeliest first; none where nothing could be explained.
         sentence: Its verdict, or why there is none.
         seconds: What it took.
-        is_right: Whether one of the files is one in which the fault sits.
     """
 
     files: tuple[str, ...]
     sentence: str
     seconds: float
-    is_right: bool
 
 
 @dataclass
@@ -61,6 +59,7 @@ class FaultRow:
     Attributes:
         fault: The fault's switch.
         area: What it breaks.
+        sources: The files in which it sits.
         needs: What it needs at once.
         expected: The ways of looking that should see it, as written down beforehand.
         first: The first kill of all, by the seconds of all lanes together, taken in turns on one core.
@@ -73,6 +72,7 @@ class FaultRow:
 
     fault: str
     area: str
+    sources: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
     first: Kill | None = None
@@ -89,6 +89,12 @@ class FaultRow:
             return None
         return len(self.case.requests), self.case.num_tokens
 
+    @property
+    def place(self) -> int | None:
+        """Which of the files that are blamed is the first in which the fault sits, from 0; None where none is."""
+        files = () if self.location is None else self.location.files
+        return next((place for place, file in enumerate(files) if file in self.sources), None)
+
     def to_data(self) -> dict[str, Any]:
         """Gives the row as plain data."""
         data = {name: value for name, value in asdict(self).items() if name != "case"}
@@ -101,6 +107,7 @@ class FaultRow:
         return cls(
             data["fault"],
             data["area"],
+            tuple(data["sources"]),
             tuple(data["needs"]),
             tuple(data["expected"]),
             None if first is None else Kill(**first),

@@ -45,8 +45,8 @@ class Lane(ABC):
     scenario: Scenario | None = None
 
     @abstractmethod
-    def next_example(self, wanted: frozenset[str]) -> Sightings:
-        """Makes the next example and gives what is seen on it, of the ways that are wanted."""
+    def next_example(self, wanted: frozenset[str]) -> Sightings | None:
+        """Makes the next example and gives what is seen on it, of the ways that are wanted; None if there is none."""
 
 
 def driven_to_its_end(drive: Drive) -> tuple[bool, list[tuple[str, str]]]:
@@ -151,10 +151,13 @@ class CaseLane(Lane):
     def __init__(self, seed: int, num_cases: int) -> None:
         self._cases = iter(generated_cases(seed, num_cases))
 
-    def next_example(self, wanted: frozenset[str]) -> Sightings:
-        """Takes the next case, and runs it in every mode."""
-        self.scenario = next(self._cases)
-        yield from look_at_case(Case(self.scenario), wanted)
+    def next_example(self, wanted: frozenset[str]) -> Sightings | None:
+        """Takes the next case, and runs it in every mode; None after the last one."""
+        scenario = next(self._cases, None)
+        if scenario is None:
+            return None
+        self.scenario = scenario
+        return look_at_case(Case(scenario), wanted)
 
 
 class LawLane(Lane):

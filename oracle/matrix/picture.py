@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from oracle.matrix.kills import RULES, SIGHTS, FaultRow, Kill, KillMatrix
 from oracle.matrix.summary import summarise
+from oracle.templates import templates_of
 
 CELL = 15
 _LEFT, _TOP, _GAP = 290, 108, 22
@@ -75,12 +74,10 @@ def picture_of(matrix: KillMatrix) -> str:
             marks += _marks(row, columns, y)
             y += CELL
         y += 5
-    environment = Environment(
-        loader=PackageLoader("oracle.matrix"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+    template = templates_of("oracle.matrix").get_template("matrix.svg")
     summary = summarise(matrix.rows)
     width = _LEFT + (len(SIGHTS) + len(RULES)) * CELL + _GAP + _ROOM_FOR_WORDS
-    return environment.get_template("matrix.svg").render(
+    return template.render(
         columns=columns,
         numbers={**summary.num_by_sight, **summary.num_by_rule},
         lines=lines,
@@ -119,5 +116,5 @@ def _words(row: FaultRow) -> str:
     size, location = row.size, row.location
     words = [f"{row.first.seconds:.1f} s"]
     words += [] if size is None else [f"{size[0]} req., {size[1]} tokens"]
-    words += [] if location is None else ["located" if location.is_right else "not located"]
+    words += [] if location is None else ["not located" if row.place is None else "located"]
     return " · ".join(words)

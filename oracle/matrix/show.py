@@ -7,8 +7,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oracle.matrix.kills import FaultRow, KillMatrix
+from oracle.matrix.kills import FaultRow, KillMatrix, Location
 from oracle.matrix.summary import MOST_REQUESTS, MOST_TOKENS, Summary, summarise
+
+_MEANINGS = (
+    "sees: faults; alone: those that no other way sees; examples: until one is seen, in the median; unexpected: seen, "
+    "though the fault does not list this way among those that should see it; missed: listed, and not seen"
+)
 
 
 def show_row(console: Console, row: FaultRow, *, is_none: bool = False) -> None:
@@ -30,24 +35,33 @@ def show_row(console: Console, row: FaultRow, *, is_none: bool = False) -> None:
     if row.size is not None:
         words += f"; {row.size[0]} requests, {row.size[1]} tokens"
     if location is not None:
-        words += f"; located in {location.files[0]}" if location.is_right else "; not located"
-    _line(console, words, "green" if location is None or location.is_right else "yellow")
+        words += f"; {_words(row, location)}"
+    _line(console, words, "green" if location is None or row.place is not None else "yellow")
+
+
+def _words(row: FaultRow, location: Location) -> str:
+    """Says in which file a fault was located, or where it sits and what is blamed instead."""
+    place, files = row.place, location.files
+    if place is not None:
+        return f"located in {files[place]}" + (f", named behind {', '.join(files[:place])}" if place else "")
+    where = f" in {', '.join(row.sources)}" if row.sources else ""
+    return f"not located{where}; blamed: {', '.join(files) or 'nothing'}; {location.sentence}"
 
 
 def show_matrix(console: Console, matrix: KillMatrix) -> None:
     """Prints how many faults each way of looking saw, and each usual rule, and the figures of the whole."""
     summary = summarise(matrix.rows)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), caption=_MEANINGS, caption_justify="left", caption_style="")
     table.add_column("way of looking", no_wrap=True)
-    for head in ("sees", "it alone", "median examples", "expected, not seen"):
+    for head in ("sees", "alone", "examples", "unexpected", "missed"):
         table.add_column(head, justify="right")
     for name, number in summary.num_by_sight.items():
-        missing = len(summary.missing[name])
-        alone = summary.num_by_sight_alone[name]
-        table.add_row(name, str(number), _number(alone), _examples(matrix, name), _number(missing))
+        alone, unexpected = summary.num_by_sight_alone[name], summary.num_unexpected[name]
+        figures = (_number(alone), _examples(matrix, name), _number(unexpected), _number(len(summary.missing[name])))
+        table.add_row(name, str(number), *figures)
     table.add_section()
     for name, number in summary.num_by_rule.items():
-        table.add_row(f"usual rule: {name}", str(number), "", _examples(matrix, name), "")
+        table.add_row(f"usual rule: {name}", str(number), "", _examples(matrix, name), "", "")
     console.print(table)
     for line in lines_of(summary):
         _line(console, line)
@@ -78,11 +92,15 @@ def lines_of(summary: Summary) -> list[str]:
             f"{summary.num_small} of {summary.num_with_case} shrunk cases within {MOST_REQUESTS} requests and "
             f"{MOST_TOKENS} tokens"
         )
-        lines.append(f"{summary.num_located} of {summary.num_caught} located")
+        lines.append(
+            f"{summary.num_located} of {summary.num_caught} located, "
+            f"{summary.num_located_first} of them by the first file that is named"
+        )
     if summary.mislocated and summary.num_with_case:
         lines.append(f"not located: {', '.join(summary.mislocated)}")
-    best = max(summary.num_by_rule.items(), key=lambda item: item[1])
-    lines.append(f"the usual rules on the same cases: at most {best[1]} ({best[0]})")
+    rule, number = max(summary.num_by_rule.items(), key=lambda item: item[1])
+    best = f" together, at most {number} by one ({rule})" if number else ""
+    lines.append(f"the usual rules on the same cases see {summary.num_by_any_rule}{best}")
     return lines
 
 

@@ -23,12 +23,14 @@ class Summary:
         num_small: Rows whose shrunk case is within 3 requests and 12 tokens.
         num_with_case: Rows that have a case.
         num_located: Rows whose explanation names a file in which the fault sits.
+        num_located_first: Those of them in which it is the first file that is named.
         mislocated: Caught rows in which it names none, or others.
         num_by_sight: For each way of looking, how many faults it saw, in the order of the columns.
         num_by_rule: The same for each usual rule.
+        num_by_any_rule: How many faults some usual rule saw.
         num_by_sight_alone: For each way, how many faults no other way saw.
-        unexpected: For each way, how many it saw that nobody had expected of it.
-        missing: For each way, those that it should have seen and did not.
+        num_unexpected: For each way, how many faults it saw that do not list it among the ways that should see them.
+        missing: For each way, the faults that list it and that it did not see.
     """
 
     num_faults: int
@@ -39,11 +41,13 @@ class Summary:
     num_small: int
     num_with_case: int
     num_located: int
+    num_located_first: int
     mislocated: tuple[str, ...]
     num_by_sight: dict[str, int]
     num_by_rule: dict[str, int]
+    num_by_any_rule: int
     num_by_sight_alone: dict[str, int]
-    unexpected: dict[str, int]
+    num_unexpected: dict[str, int]
     missing: dict[str, tuple[str, ...]]
 
 
@@ -62,12 +66,14 @@ def summarise(rows: Sequence[FaultRow]) -> Summary:
             num_requests <= MOST_REQUESTS and num_tokens <= MOST_TOKENS for num_requests, num_tokens in sizes
         ),
         num_with_case=len(sizes),
-        num_located=sum(row.location is not None and row.location.is_right for row in caught),
-        mislocated=tuple(row.fault for row in caught if row.location is None or not row.location.is_right),
+        num_located=sum(row.place is not None for row in caught),
+        num_located_first=sum(row.place == 0 for row in caught),
+        mislocated=tuple(row.fault for row in caught if row.place is None),
         num_by_sight={name: sum(name in row.kills for row in rows) for name in SIGHTS},
         num_by_rule={name: sum(name in row.rule_kills for row in rows) for name in RULES},
+        num_by_any_rule=sum(bool(row.rule_kills) for row in rows),
         num_by_sight_alone={name: sum(set(row.kills) == {name} for row in rows) for name in SIGHTS},
-        unexpected={name: sum(name in row.kills and name not in row.expected for row in rows) for name in SIGHTS},
+        num_unexpected={name: sum(name in row.kills and name not in row.expected for row in rows) for name in SIGHTS},
         missing={
             name: tuple(row.fault for row in rows if name in row.expected and name not in row.kills) for name in SIGHTS
         },

@@ -1,4 +1,4 @@
-"""Where the project lies, and which modules it has."""
+"""Where the project lies, and which modules and pages it has."""
 
 from pathlib import Path
 
@@ -21,3 +21,10 @@ def source_by_module(root) -> dict[str, str]:
         for package in PACKAGES
         for file in sorted((root / package).rglob("*.py"))
     }
+
+
+@pytest.fixture(scope="session")
+def page_by_path(root) -> dict[str, str]:
+    """The text of every page that is written by hand, by its path from the root, with slashes."""
+    found = [*root.glob("*.md"), *root.glob("notes/**/*.md"), *root.glob("debug/*.md"), *root.glob("tests/*.md")]
+    return {file.relative_to(root).as_posix(): file.read_text(encoding="utf-8") for file in sorted(found)}

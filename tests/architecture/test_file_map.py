@@ -34,7 +34,7 @@ def draw(folder: Path, depth: int = 0) -> list[str]:
 
 
 def _line(name: str, depth: int, text: str) -> str:
-    return f"{'  ' * depth + name:<26}{text}"
+    return f"{'  ' * depth + name:<25} {text}"
 
 
 def branch(lines: list[str], name: str) -> list[str]:
@@ -81,6 +81,12 @@ def test_draw_shows_modules_and_packages_with_their_first_lines(tmp_path):
         ["inner/", "Inner."],
         ["ant.py", "Ant."],
     ]
+
+
+def test_draw_keeps_a_long_name_apart_from_its_text(tmp_path):
+    (tmp_path / "__init__.py").write_text('"""Outer."""\n')
+    (tmp_path / "a_name_that_is_longer_than_its_column.py").write_text('"""Long."""\n')
+    assert draw(tmp_path)[1].split() == ["a_name_that_is_longer_than_its_column.py", "Long."]
 
 
 def test_drawn_in_readme_takes_the_block_under_the_heading():

@@ -10,12 +10,6 @@ TEST_ID = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?(?:\[[^\]`]*\])?`")
 LINK = re.compile(r"\[[^\]]*\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")
 
 
-def pages(root: Path) -> list[Path]:
-    """Every page that is written by hand."""
-    found = [*root.glob("*.md"), *root.glob("notes/*.md"), *root.glob("debug/*.md")]
-    return sorted([*found, *root.glob("tests/*.md")])
-
-
 def missing_test_ids(text: str, root: Path) -> list[str]:
     """The test files and tests in backticks that do not exist under `root`."""
     missing = []
@@ -39,19 +33,27 @@ def broken_links(text: str, folder: Path) -> list[str]:
     return [target for target in LINK.findall(text) if not (folder / target).exists()]
 
 
-def test_pages_name_tests_that_exist(root):
-    missing = {
-        page.relative_to(root).as_posix(): missing_test_ids(page.read_text("utf-8"), root) for page in pages(root)
-    }
+def stray_fences(text: str) -> list[str]:
+    """The lines that begin like a fence and neither open nor close a block, and an opening one that none closes."""
+    fences = [line for line in text.splitlines() if line.startswith("```")]
+    stray = [line for place, line in enumerate(fences) if not re.fullmatch(r"```" if place % 2 else r"```\w*", line)]
+    return stray or (fences[-1:] if len(fences) % 2 else [])
+
+
+def test_pages_name_tests_that_exist(page_by_path, root):
+    missing = {path: missing_test_ids(page, root) for path, page in page_by_path.items()}
     assert missing
     assert {page: ids for page, ids in missing.items() if ids} == {}
 
 
-def test_pages_link_to_files_that_exist(root):
-    broken = {
-        page.relative_to(root).as_posix(): broken_links(page.read_text("utf-8"), page.parent) for page in pages(root)
-    }
+def test_pages_link_to_files_that_exist(page_by_path, root):
+    broken = {path: broken_links(page, (root / path).parent) for path, page in page_by_path.items()}
     assert {page: links for page, links in broken.items() if links} == {}
+
+
+def test_pages_open_and_close_their_blocks(page_by_path):
+    stray = {path: stray_fences(page) for path, page in page_by_path.items()}
+    assert {page: lines for page, lines in stray.items() if lines} == {}
 
 
 @pytest.mark.parametrize(
@@ -79,3 +81,16 @@ def test_missing_test_ids_sees_files_and_names(tmp_path, text, missing):
 def test_broken_links_sees_missing_files(tmp_path, text, broken):
     (tmp_path / "here.md").touch()
     assert broken_links(text, tmp_path) == broken
+
+
+@pytest.mark.parametrize(
+    ("text", "stray"),
+    [
+        ("```sh\na\n```\n\n```\nb\n```\n", []),
+        ("```sh\na\n```## Next\n\n```sh\nb\n```\n", ["```## Next"]),
+        ("```sh\na\n```sh\n", ["```sh"]),
+        ("```\na\n```\n```\n", ["```"]),
+    ],
+)
+def test_stray_fences_sees_what_neither_opens_nor_closes(text, stray):
+    assert stray_fences(text) == stray

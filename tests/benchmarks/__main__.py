@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from oracle.commands.shared import positive
 from oracle.errors import OracleError
 from refinfer.errors import RefinferError
 from tests.benchmarks import engines, growth, harness_cost, workloads
@@ -46,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "draw":
             return _draw(options)
         reports = _MEASURED_BY_COMMAND[options.command](options, console)
-    except (OracleError, RefinferError) as error:
-        console.print(f"error: {error}", style="red", markup=False)
+    except (OracleError, RefinferError, OSError) as error:
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 2
     for report in reports:
         show(console, report)
@@ -64,10 +65,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(threads=torch.get_num_threads())
     commands = parser.add_subparsers(dest="command", required=True)
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--threads", type=int, default=torch.get_num_threads(), help="(default: %(default)s)")
-    shared.add_argument("--rounds", type=int, default=3, help="turns of each engine (default: %(default)s)")
-    shared.add_argument("--requests", type=int, help="only so many of the workload's requests")
-    shared.add_argument("--most", type=int, metavar="TOKENS", help="no request emits more")
+    shared.add_argument("--threads", type=positive, default=torch.get_num_threads(), help="(default: %(default)s)")
+    shared.add_argument("--rounds", type=positive, default=3, help="turns of each engine (default: %(default)s)")
+    shared.add_argument("--requests", type=positive, help="only so many of the workload's requests")
+    shared.add_argument("--most", type=positive, metavar="TOKENS", help="no request emits more")
     shared.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     for name, words in _HELP_BY_COMMAND.items():
         command = commands.add_parser(name, parents=[shared], help=words)
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--workload", choices=WORKLOADS, default="w1", help="(default: %(default)s)")
         if name == "peers":
             command.add_argument("--no-vllm", action="store_true", help="leave vLLM out")
-            command.add_argument("--seqs", type=int, default=engines.MAX_NUM_SEQS, help="most requests in a step")
+            command.add_argument("--seqs", type=positive, default=engines.MAX_NUM_SEQS, help="most requests in a step")
     draw = commands.add_parser("draw", help="draw what was measured")
     draw.add_argument("reports", nargs="+", type=Path)
     draw.add_argument("--images", type=Path, required=True, metavar="FOLDER")
@@ -96,9 +97,8 @@ def _peers(options: argparse.Namespace, console: Console) -> list[dict[str, Any]
 
 def _modes(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
     alone, batched = engines.modes(1), engines.modes()
-    openers = {f"{name}, alone": own for name, own in alone.items()} | {
-        f"{n}, batch": own for n, own in batched.items()
-    }
+    openers = {f"{name}, alone": own for name, own in alone.items()}
+    openers |= {f"{name}, batch": own for name, own in batched.items()}
     return [_compared(options.workload, openers, options, console)]
 
 

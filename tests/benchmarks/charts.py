@@ -3,9 +3,8 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from oracle.templates import templates_of
 
 COLOURS = ("#2f6fb0", "#c2571a", "#3b8a4b", "#8a4fa0", "#8c6d1f", "#5a5a5a")
 
@@ -85,7 +84,4 @@ def _scale(places: Sequence[float], axis: Axis) -> Callable[[float], float]:
 
 
 def _render(template: str, **values: object) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
-    )
-    return environment.get_template(template).render(**values)
+    return templates_of("tests.benchmarks").get_template(template).render(**values)

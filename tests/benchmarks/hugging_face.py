@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig, StoppingCriteria
 
+from oracle.errors import EngineError
 from tests.benchmarks.drivers import Run, Runner, batches_of, left_padded
 from tests.benchmarks.workloads import Workload
 
@@ -111,6 +112,11 @@ def generate_batch(
 
 
 def _wait_for(manager: Any, num_requests: int) -> dict[str, Any]:
+    """Gives the result of every request, by its id.
+
+    Raises:
+        EngineError: The manager, which has a thread of its own, ended before.
+    """
     result_by_id: dict[str, Any] = {}
     while len(result_by_id) < num_requests:
         result = manager.get_result(timeout=1)
@@ -118,7 +124,7 @@ def _wait_for(manager: Any, num_requests: int) -> dict[str, Any]:
             result_by_id[result.request_id] = result
         elif result is None and not manager.is_running():
             message = f"the manager ended with {len(result_by_id)} of {num_requests} requests answered"
-            raise RuntimeError(message)
+            raise EngineError(message, num_answered=len(result_by_id), num_requests=num_requests)
     return result_by_id
 
 

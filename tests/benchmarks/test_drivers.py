@@ -3,12 +3,14 @@
 import json
 import sys
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
+from oracle.errors import EngineCrashed, EngineError
 from tests.benchmarks import engines, vllm_process
 from tests.benchmarks.drivers import Run, batches_of, left_padded, refinfer
-from tests.benchmarks.hugging_face import generate, generate_batch
+from tests.benchmarks.hugging_face import _wait_for, generate, generate_batch
 
 pytestmark = pytest.mark.without_shape_checks
 
@@ -124,8 +126,23 @@ def test_process_of_vllm_runs_work_as_often_as_it_is_asked(stand_in):
 
 
 def test_process_of_vllm_that_ends_says_why(stand_in):
-    with pytest.raises(RuntimeError, match="no such setting"), stand_in(refused=True):
+    with pytest.raises(EngineCrashed, match="no such setting"), stand_in(refused=True):
         pass
+
+
+def test_process_of_vllm_that_ends_between_two_runs_says_so(tiny):
+    command = [sys.executable, "-c", "input(); print('{}', flush=True)"]
+    with (
+        vllm_process.driven(tiny, {}, command, {}) as runner,
+        pytest.raises(EngineCrashed, match="ended with status 0"),
+    ):
+        runner()
+
+
+def test_manager_that_ends_before_its_requests_is_told(tiny):
+    manager = Mock(get_result=Mock(side_effect=[Mock(request_id="a"), None]), is_running=Mock(return_value=False))
+    with pytest.raises(EngineError, match="ended with 1 of 3 requests answered"):
+        _wait_for(manager, len(tiny.prompts))
 
 
 def test_run_is_the_same_after_json():

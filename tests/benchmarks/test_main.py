@@ -67,7 +67,13 @@ def test_other_tokens_are_told_by_the_exit_status(tmp_path, monkeypatch):
 def test_engine_that_is_not_installed_is_named(tmp_path, capsys):
     status, reports = run(tmp_path, "peers")
     assert (status, reports) == (2, None)
-    assert "oracle engines install vllm" in " ".join(capsys.readouterr().out.split())
+    assert "oracle engines install vllm" in capsys.readouterr().err
+
+
+def test_benchmarks_refuse_to_draw_what_is_not_there(tmp_path, capsys):
+    assert command.main(["draw", str(tmp_path / "nowhere.json"), "--images", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "nowhere.json" in line
 
 
 @pytest.mark.usefixtures("on_tiny")
@@ -89,6 +95,17 @@ def test_growth_is_measured_point_by_point(tmp_path, monkeypatch, capsys):
     assert "milliseconds of one step" in capsys.readouterr().out
 
 
+def test_cost_of_the_harness_is_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(harness_cost, "schedules_per_second", lambda *_: {"symbolic, paged": 250.0})
+    monkeypatch.setattr(harness_cost, "seconds_per_property", lambda *_, **__: {"bits": 0.125})
+    status, (report,) = run(tmp_path, "harness")
+    assert status == 0
+    assert report["seconds"] == {"bits": 0.125}
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["symbolic,", "paged", "250"] in lines
+    assert ["bits", "0.125"] in lines
+
+
 def test_cost_of_the_harness_is_measured_in_every_mode_and_property():
     rates = harness_cost.schedules_per_second(2, 1)
     assert len(rates) == 2 + len(MODES)
@@ -99,3 +116,10 @@ def test_cost_of_the_harness_is_measured_in_every_mode_and_property():
     assert told == list(seconds) == [prop.name for prop in chosen]
     assert told
     assert all(own > 0 for own in seconds.values())
+
+
+@pytest.mark.parametrize("option", ["--threads", "--rounds", "--requests", "--most", "--seqs"])
+def test_benchmarks_refuse_numbers_below_one(capsys, option):
+    with pytest.raises(SystemExit):
+        command.main(["peers", option, "0"])
+    assert f"{option}: 0 is not at least 1" in capsys.readouterr().err

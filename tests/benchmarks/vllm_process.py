@@ -13,6 +13,7 @@ import torch
 
 from oracle.engines.environments import python_of
 from oracle.engines.registry import find_recipe
+from oracle.errors import EngineCrashed
 from tests.benchmarks.drivers import Run, Runner
 from tests.benchmarks.workloads import Workload
 
@@ -51,7 +52,7 @@ def driven(
     """Runs work in a process that speaks as `vllm_driver.py` does, which ends with the context.
 
     Raises:
-        RuntimeError: The process ended; the message has the last of what it printed.
+        EngineCrashed: The process ended; the message has the last of what it printed.
     """
     with (
         tempfile.TemporaryFile() as log,
@@ -71,7 +72,7 @@ def driven(
                 process.wait()
                 log.seek(0)
                 message = f"{command[-1]} ended with status {process.returncode}: {log.read()[-2000:].decode()}"
-                raise RuntimeError(message)
+                raise EngineCrashed(message, status=process.returncode)
             said: dict[str, Any] = json.loads(answer)
             return said
 

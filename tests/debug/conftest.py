@@ -8,26 +8,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from oracle.checkpoint_spec import CheckpointSpec
-from oracle.engine_spec import EngineSpec, StepScript
-from oracle.sampling_spec import SamplingSpec
-from oracle.scenario import RequestSpec, Scenario
-
-SCHEDULE = Scenario(
-    requests=(
-        RequestSpec((1, 2, 3, 4, 5, 6, 7, 8), max_tokens=4, ignore_eos=True, sampling=SamplingSpec(n=2)),
-        RequestSpec((1, 2, 3, 4, 9, 8), max_tokens=3, ignore_eos=True, arrival=2),
-    ),
-    checkpoint=CheckpointSpec(num_layers=2, num_heads=2, num_kv_heads=1, vocab_size=64),
-    engine=EngineSpec(block_size=2, enable_prefix_caching=True),
-    script=(StepScript(caps=(3,)), StepScript(), StepScript(), StepScript(swap=(0,)), StepScript(recompute=(0,))),
-)
-"""Samples that share, a prompt in chunks, a prefix that is found, a swap and a preemption."""
+from tests.oracle.eventful_schedule import SCHEDULE
 
 
 @pytest.fixture
 def schedule():
-    """The schedule."""
+    """The schedule that `saved` saves where it is given no other."""
     return SCHEDULE
 
 
@@ -51,7 +37,9 @@ def run(capsys):
         status = main(arguments)
         captured = capsys.readouterr()
         lines = [line.rstrip() for line in (captured.out + captured.err).splitlines()]
-        assert all(len(line) <= 100 for line in lines if not line.startswith(("error:", "picture:", "the run ended")))
+        assert all(
+            len(line) <= 100 for line in lines if not line.startswith(("error:", "picture:", "the run ended", "first "))
+        )
         return status, lines
 
     return call
@@ -65,6 +53,19 @@ def refused(run, saved):
         status, lines = run(main, saved(), *arguments)
         (line,) = lines
         return status, line
+
+    return call
+
+
+@pytest.fixture
+def usage_error(capsys):
+    """Runs a script's main on arguments that it does not take, and gives what it says of them."""
+
+    def call(main, *arguments):
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        assert end.value.code == 2
+        return capsys.readouterr().err.splitlines()[-1]
 
     return call
 

@@ -49,6 +49,13 @@ def test_rounding_is_told_from_a_fault(run, saved):
     assert not any("#" in line for line in lines if line.startswith("request 1/0"))
 
 
+def test_a_fault_is_told_behind_the_rounding_before_it(run, saved):
+    path = saved(replace(DEMONSTRATION, batch_invariant=False))
+    _, lines = run(main, path, "--modes", "none,continuous", "--fault", "growth_loses_newest_token")
+    assert lines[2].startswith("first other bits: step 1, ")
+    assert lines[3].startswith("first beyond rounding: step 3, request 1/0, position 64, ")
+
+
 def test_two_cases_are_compared_as_far_as_their_tokens_agree(run, saved, schedule):
     first, second = schedule.requests
     other = saved(name="other", requests=(replace(first, prompt_token_ids=(1, 2, 3, 4, 5, 6, 7, 9)), second))

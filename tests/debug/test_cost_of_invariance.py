@@ -6,6 +6,7 @@ import pytest
 
 from debug.cost_of_invariance import main
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
+from oracle.inspection.script import EXIT_USAGE
 
 pytestmark = pytest.mark.without_shape_checks
 
@@ -21,7 +22,7 @@ def figures(capsys, *arguments):
 
 
 def test_workload_is_timed_in_both_manners(capsys):
-    status, output, (plain, invariant, ratio) = figures(capsys, "--requests", "1", "--repeats", "1")
+    status, output, (plain, invariant, ratio) = figures(capsys, "--requests", "1", "--repeats", "1", "--threads", "1")
     assert status == 0
     assert "W1: seconds, shortest of 1" in output
     assert ratio == pytest.approx(invariant / plain, rel=0.05)
@@ -36,7 +37,13 @@ def test_one_request_is_timed_on_a_checkpoint(capsys):
 
 
 @pytest.mark.parametrize("arguments", [("--dtypes", "int8"), ("--model", "no/such folder")], ids=["dtype", "model"])
-def test_what_cannot_run_is_said(capsys, arguments):
-    status, output, row = figures(capsys, *arguments)
-    assert (status, row) == (2, None)
-    assert "int8" in output or "no/such folder" in output
+def test_cost_of_invariance_refuses_what_cannot_run(capsys, arguments):
+    assert main(arguments) == EXIT_USAGE
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert arguments[1] in captured.err
+
+
+@pytest.mark.parametrize("option", ["--repeats", "--threads", "--requests", "--tokens"])
+def test_cost_of_invariance_refuses_numbers_below_one(usage_error, option):
+    assert f"{option}: 0 is not at least 1" in usage_error(main, option, "0")

@@ -3,12 +3,17 @@
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
-from debug.first_divergence import DEMONSTRATION, EXIT_AGREES, EXIT_PARTS, EXIT_USAGE, main
+from debug import first_divergence
+from debug.first_divergence import DEMONSTRATION, main
 from oracle.case import Case
 from oracle.faults import FAULTS
+from oracle.inspection.script import EXIT_FOUND, EXIT_SHOWN, EXIT_USAGE
+from oracle.localise import WAYS
+from refinfer.errors import InvariantError
 
 pytestmark = pytest.mark.without_shape_checks
 
@@ -25,15 +30,10 @@ def run(capsys, *arguments):
 
 def test_no_module_parts_where_nothing_is_planted(capsys):
     status, text = run(capsys)
-    assert status == EXIT_AGREES
-    assert [line.split(":")[0] for line in text.splitlines()[:5]] == [
-        "alone",
-        "chunked",
-        "none",
-        "static",
-        "continuous",
-    ]
-    assert "no module parts" in text
+    assert status == EXIT_SHOWN
+    *ways, last = text.splitlines()
+    assert tuple(line.split(":")[0] for line in ways) == WAYS
+    assert "no module parts" in last
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_no_module_parts_where_nothing_is_planted(capsys):
 )
 def test_a_planted_fault_is_found_where_it_was_planted(capsys, fault, way, place):
     status, text = run(capsys, "--fault", fault, "--ways", way)
-    assert status == EXIT_PARTS
+    assert status == EXIT_FOUND
     assert f"first divergence at {place}:" in text
     assert "the subject is off" in text
     assert FAULTS[fault].bug in text
@@ -71,15 +71,15 @@ def test_a_planted_fault_is_found_where_it_was_planted(capsys, fault, way, place
 def test_half_precision_is_held_to_the_references_bits(capsys, fault, name):
     """Such a fault errs by no more than half precision does, so no bound on the error would show it."""
     status, text = run(capsys, "--fault", fault, "--dtype", "bfloat16", "--ways", "alone")
-    assert status == EXIT_PARTS
+    assert status == EXIT_FOUND
     assert f"{name}, position" in text
     assert "they round differently" in text
 
 
 def test_a_fault_is_gone_when_the_script_has_ended(capsys):
     arguments = ("--ways", "alone,static")
-    assert run(capsys, "--fault", "padding_attended", *arguments)[0] == EXIT_PARTS
-    assert run(capsys, *arguments)[0] == EXIT_AGREES
+    assert run(capsys, "--fault", "padding_attended", *arguments)[0] == EXIT_FOUND
+    assert run(capsys, *arguments)[0] == EXIT_SHOWN
 
 
 def test_ways_are_tried_from_the_simplest_on(capsys):
@@ -90,7 +90,7 @@ def test_ways_are_tried_from_the_simplest_on(capsys):
 
 def test_a_cache_of_somebody_else_is_found_where_it_is_read_first(capsys):
     status, text = run(capsys, "--fault", "ended_cache_handed_on", "--ways", "continuous")
-    assert status == EXIT_PARTS
+    assert status == EXIT_FOUND
     assert "model.layers.0.self_attn.per_head_output" in text
 
 
@@ -102,7 +102,7 @@ def test_figures_around_the_divergence_are_shown(capsys):
 
 def test_all_figures_are_shown_where_they_are_wanted(capsys):
     status, text = run(capsys, "--all", "--ways", "alone")
-    assert status == EXIT_AGREES
+    assert status == EXIT_SHOWN
     assert all(name in text for name in ("position_ids", "rotated_keys", "model.layers.1", "lm_head"))
 
 
@@ -110,7 +110,7 @@ def test_a_saved_case_is_read(capsys, tmp_path):
     path = tmp_path / "case.json"
     path.write_text(DEMONSTRATION.to_json(), encoding="utf-8")
     status, text = run(capsys, str(path), "--fault", "norm_epsilon", "--ways", "continuous")
-    assert status == EXIT_PARTS
+    assert status == EXIT_FOUND
     assert "input_layernorm" in text
 
 
@@ -119,7 +119,7 @@ def test_a_line_of_a_failure_names_the_case(capsys, tmp_path):
     path.write_text(DEMONSTRATION.to_json(), encoding="utf-8")
     line = f"run it again: python -m oracle replay {path}  (--explain says why)"
     status, text = run(capsys, line, "--fault", "norm_epsilon", "--ways", "alone")
-    assert status == EXIT_PARTS
+    assert status == EXIT_FOUND
     assert "input_layernorm" in text
 
 
@@ -127,7 +127,7 @@ def test_prompts_run_on_a_checkpoint_that_is_named(capsys):
     case = Case(DEMONSTRATION)
     arguments = ("--model", str(case.folder), "--ids", "1,2,3", "--ids", "4", "--max-tokens", "2", "--dtype", "float64")
     status, text = run(capsys, *arguments, "--ways", "alone,static")
-    assert status == EXIT_AGREES
+    assert status == EXIT_SHOWN
     assert "alone: nothing differs in 2 steps" in text
 
 
@@ -139,8 +139,8 @@ def test_prompts_run_on_a_checkpoint_that_is_named(capsys):
         (["--model", "somewhere"], "give a case, or --model together with --ids"),
         (["case.json", "--ids", "1"], "give a case, or --model together with --ids"),
         (["--model", "somewhere", "--ids", "one"], "--ids 'one' are no token ids"),
-        (["--model", "somewhere", "--ids", "1", "--max-tokens", "0"], "max_tokens"),
         (["--ways", "tiled"], "way 'tiled' is unknown"),
+        (["--fault", "none_such"], "fault 'none_such' is unknown; `python -m oracle faults --list` names them all"),
     ],
 )
 def test_first_divergence_refuses_in_one_line(capsys, arguments, message):
@@ -150,12 +150,45 @@ def test_first_divergence_refuses_in_one_line(capsys, arguments, message):
     assert len(text.splitlines()) == 1
 
 
-def test_first_divergence_refuses_a_model_beside_a_case_that_makes_its_own(capsys, tmp_path):
-    path = tmp_path / "case.json"
-    path.write_text(DEMONSTRATION.to_json(), encoding="utf-8")
-    status, text = run(capsys, str(path), "--model", "somewhere")
+def test_first_divergence_refuses_to_run_no_tokens(usage_error):
+    assert "--max-tokens: 0 is not at least 1" in usage_error(main, "--max-tokens", "0")
+
+
+def test_a_line_of_a_failure_names_the_model_too(capsys, saved):
+    path = saved(DEMONSTRATION, checkpoint=None)
+    line = f"run it again: python -m oracle replay {path} --model {Case(DEMONSTRATION).folder}"
+    assert run(capsys, line, "--ways", "alone")[0] == EXIT_SHOWN
+    status, text = run(capsys, path)
     assert status == EXIT_USAGE
-    assert "leave --model away" in text
+    assert "generates no checkpoint; name the one that it ran on with --model" in text
+
+
+def test_an_error_of_a_pass_is_a_finding(capsys, monkeypatch):
+    monkeypatch.setattr(first_divergence, "walk_scenario", Mock(side_effect=InvariantError("logits hold NaN")))
+    status, text = run(capsys, "--ways", "paged")
+    assert (status, text) == (EXIT_FOUND, "paged: InvariantError: logits hold NaN\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "message"),
+    [
+        ({}, ["--model", "somewhere"], "leave --model somewhere away"),
+        ({"checkpoint": None, "is_symbolic": True}, [], "the symbolic model, which has no modules; show_step.py shows"),
+    ],
+    ids=["own model", "symbolic"],
+)
+def test_first_divergence_refuses_a_case_in_one_line(capsys, saved, changes, arguments, message):
+    status, text = run(capsys, saved(**changes), *arguments)
+    assert status == EXIT_USAGE
+    assert message in text
+    assert len(text.splitlines()) == 1
+
+
+def test_first_divergence_refuses_a_case_of_another_engine(capsys, request):
+    case = next((request.config.rootpath / "notes" / "verdicts" / "cases").glob("*.json"))
+    status, text = run(capsys, str(case))
+    assert status == EXIT_USAGE
+    assert "an engine in the dock, whose steps cannot be watched from here" in text
 
 
 def test_first_divergence_runs_as_a_script(request):
@@ -168,6 +201,6 @@ def test_first_divergence_runs_as_a_script(request):
         capture_output=True,
         encoding="utf-8",
     )
-    assert finished.returncode == EXIT_PARTS, finished.stderr
+    assert finished.returncode == EXIT_FOUND, finished.stderr
     assert "input_layernorm" in finished.stdout
     assert not finished.stderr

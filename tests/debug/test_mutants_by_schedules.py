@@ -58,5 +58,16 @@ def test_mutant_that_does_not_end_is_told(monkeypatch):
     assert script.outcome_of("refinfer.a.x_f__mutmut_1", [SCENARIO], 1) == script.HUNG
 
 
-def test_script_fails_where_no_mutant_is_asked_for(folder):
-    assert script.main(["nothing.*", "--mutants", str(folder)]) == 1
+def test_mutants_by_schedules_refuses_patterns_that_name_no_mutant(usage_error, folder):
+    line = usage_error(script.main, "nothing.*", "--mutants", str(folder))
+    assert f"no mutant in {folder} is named nothing.*; `mutmut run` writes them" in line
+
+
+def test_mutants_by_schedules_refuses_more_schedules_than_a_status_can_tell(usage_error, folder):
+    line = usage_error(script.main, "refinfer.a.*", "--mutants", str(folder), "--schedules", "251")
+    assert "--schedules 251 is more than 250" in line
+
+
+@pytest.mark.parametrize("option", ["--schedules", "--limit"])
+def test_mutants_by_schedules_refuses_numbers_below_one(usage_error, option):
+    assert f"{option}: 0 is not at least 1" in usage_error(script.main, "refinfer.*", option, "0")

@@ -1,5 +1,7 @@
 """Reserved places are nearly all in use in blocks, and not in a rectangle."""
 
+import pytest
+
 from debug.occupancy import main, read_workload, run_paged, run_static
 
 
@@ -25,3 +27,8 @@ def test_occupancy_is_told_for_both_caches(capsys):
     assert "blocks of 16" in shown
     assert "paged" in shown
     assert "static" in shown
+
+
+@pytest.mark.parametrize("option", ["--block-size", "--requests"])
+def test_occupancy_refuses_numbers_below_one(usage_error, option):
+    assert f"{option}: 0 is not at least 1" in usage_error(main, option, "0")

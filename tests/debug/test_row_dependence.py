@@ -3,6 +3,7 @@
 import re
 
 from debug.row_dependence import main
+from oracle.inspection.script import EXIT_USAGE
 
 PROMISED = ("linear, packed weight", "linear, tiles of rows", "SiLU by exp", "RMSNorm", "attention in tiles")
 
@@ -23,6 +24,10 @@ def test_only_the_plain_manner_depends_on_company(capsys):
     assert sum(changed for changed, _ in found["linear of the library"] + found["attention of the library"])
 
 
-def test_unknown_dtype_is_said(capsys):
-    assert main(["--dtypes", "int8"]) == 2
-    assert "'int8' is unknown" in capsys.readouterr().out
+def test_row_dependence_refuses_an_unknown_dtype(capsys):
+    assert main(["--dtypes", "int8"]) == EXIT_USAGE
+    assert "error: dtype 'int8' is unknown" in capsys.readouterr().err
+
+
+def test_row_dependence_refuses_to_run_in_no_thread(usage_error):
+    assert "--threads: 0 is not at least 1" in usage_error(main, "--threads", "0")

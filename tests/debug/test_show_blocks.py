@@ -1,10 +1,15 @@
 """The script tells who holds each block, what lies in it, and what became of it."""
 
+from dataclasses import replace
+from unittest.mock import Mock
+
 import pytest
 
 from debug.show_blocks import main, sign_of
+from oracle.drive import Drive
 from oracle.inspection.block_watch import BlockState
 from oracle.inspection.script import EXIT_FOUND, EXIT_SHOWN, EXIT_USAGE
+from refinfer.errors import InvariantError
 
 
 def test_map_has_a_sign_for_each_block_and_step(run, saved):
@@ -46,6 +51,21 @@ def test_history_of_a_block_is_told_in_order(run, saved):
     ]
     assert run(main, saved(), "--block", "5", "--step", "2")[1][1:] == lines[1:3]
     assert run(main, saved(), "--block", "23")[1][1:] == ["nothing: it was free all the time"]
+
+
+def test_map_of_a_pool_without_spare_blocks_has_a_line_for_each(run, saved, schedule):
+    engine = replace(schedule.engine, num_spare_blocks=0)
+    _, lines = run(main, saved(requests=schedule.requests[:1], engine=engine, script=()))
+    blocks = [line for line in lines if line.startswith("block ")]
+    assert lines[0].startswith(f"{len(blocks)} blocks of 2 over ")
+    assert lines[-1] == blocks[-1], "and none is said to be free all the time"
+
+
+def test_show_blocks_refuses_a_run_that_took_no_step(refused, monkeypatch):
+    monkeypatch.setattr(Drive, "run", Mock(side_effect=InvariantError("nobody came in")))
+    status, line = refused(main)
+    assert status == EXIT_USAGE
+    assert "no step was taken, so there are no blocks to show: nobody came in" in line
 
 
 def test_a_leak_is_seen_where_it_stays(run, saved):

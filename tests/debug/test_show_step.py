@@ -77,6 +77,17 @@ def test_what_is_left_at_the_end_is_told(run, saved):
     assert "3 blocks in host memory are left" in lines[-1]
 
 
+def test_what_does_not_hold_is_told_also_of_a_step_in_which_nothing_ran(run, saved):
+    arguments = (saved(), "--fault", "sharing_takes_no_reference")
+    status, lines = run(main, *arguments)
+    assert status == EXIT_FOUND
+    words = "block 0 has 1 references; tables and pins hold it 3 times"
+    assert f"step 4: {words}" in lines
+    _, lines = run(main, *arguments, "--step", "4")
+    assert "nothing ran" in lines
+    assert f"does not hold: {words}" in lines
+
+
 def test_the_symbolic_model_and_modes_without_blocks_are_shown(run, saved):
     path = saved(checkpoint=None, is_symbolic=True)
     assert run(main, path, "--step", "0")[0] == EXIT_SHOWN

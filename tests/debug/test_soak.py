@@ -28,3 +28,7 @@ def test_soak_sees_what_is_kept_of_ended_requests(monkeypatch):
 def test_soak_sees_blocks_that_are_lost(monkeypatch):
     monkeypatch.setattr(BlockSpace, "close", lambda *_: None)
     assert script.main(["--steps", "100"]) == 1
+
+
+def test_soak_refuses_to_take_no_step(usage_error):
+    assert "--steps: 0 is not at least 1" in usage_error(script.main, "--steps", "0")

@@ -21,6 +21,7 @@ from oracle.case import Case
 from oracle.scenario import RequestSpec, Scenario
 from oracle.strategies import requests
 from oracle.subjects import RequestRecord
+from tests.oracle.eventful_schedule import SCHEDULE
 
 Corruption = Callable[[list[RequestRecord]], list[RequestRecord]]
 """Spoils what a run gives."""
@@ -165,6 +166,18 @@ def scripted_case() -> type[ScriptedCase]:
 def scripted_requests() -> SearchStrategy[RequestSpec]:
     """What may be asked of a scripted case: requests of a few tokens over its small vocabulary."""
     return requests(vocab_size=SCRIPT_VOCAB_SIZE, max_prompt_tokens=6, max_tokens=6)
+
+
+@pytest.fixture(scope="session")
+def schedule() -> Scenario:
+    """A schedule on a tiny model in which everything befalls requests and blocks."""
+    return SCHEDULE
+
+
+@pytest.fixture(scope="session")
+def symbolic(schedule: Scenario) -> Scenario:
+    """The same on the symbolic model."""
+    return replace(schedule, checkpoint=None, is_symbolic=True)
 
 
 @pytest.fixture

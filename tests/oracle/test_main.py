@@ -1,5 +1,6 @@
 """The command line takes the commands, says what they are, and refuses what none of them can run."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +39,15 @@ def test_command_refuses_what_it_cannot_run(run, arguments, message):
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize("command", ["check", "replay", "faults", "digests", "properties"])
+COMMANDS = ["check", "schedules", "replay", "engines", "faults", "digests", "properties"]
+
+
+def test_module_names_its_commands_in_order():
+    docstring = command_line.__doc__ or ""
+    assert re.findall(r"`(?:python -m oracle )?(\w+)`", docstring) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_names_every_command_and_each_has_its_own(run, command):
     status, output, _ = run("--help")
     assert status == 0

@@ -1,4 +1,4 @@
-"""A small schedule on a tiny model with runs of it, right and with a bug planted; explanations, made and drawn."""
+"""Runs of a schedule, right and with a bug planted; explanations, made and drawn."""
 
 from dataclasses import replace
 
@@ -6,39 +6,11 @@ import pytest
 from hypothesis import strategies as st
 
 from oracle.case import Case
-from oracle.checkpoint_spec import CheckpointSpec
-from oracle.engine_spec import EngineSpec, StepScript
 from oracle.explain.clues import Blame, FirstOperation, FirstRead, FirstToken, FirstWrite, Place, Rung
 from oracle.explain.course import HeatMap, Step, StepRow
 from oracle.explain.explanation import CheckFigure, Explanation, Feature, Need
 from oracle.explain.watched_run import watch_case, watch_symbolic
 from oracle.faults import FAULTS
-from oracle.sampling_spec import SamplingSpec
-from oracle.scenario import RequestSpec, Scenario
-
-SCHEDULE = Scenario(
-    requests=(
-        RequestSpec((1, 2, 3, 4, 5, 6, 7, 8), max_tokens=4, ignore_eos=True, sampling=SamplingSpec(n=2)),
-        RequestSpec((1, 2, 3, 4, 9, 8), max_tokens=3, ignore_eos=True, arrival=2),
-    ),
-    checkpoint=CheckpointSpec(num_layers=2, num_heads=2, num_kv_heads=1, vocab_size=64),
-    engine=EngineSpec(block_size=2, enable_prefix_caching=True),
-    script=(StepScript(caps=(3,)), StepScript(), StepScript(), StepScript(swap=(0,)), StepScript(recompute=(0,))),
-)
-"""Samples that share, a prompt in chunks, a prefix that is found, a swap and a preemption."""
-
-
-@pytest.fixture
-def schedule():
-    """The schedule."""
-    return SCHEDULE
-
-
-@pytest.fixture
-def symbolic(schedule):
-    """The same on the symbolic model."""
-    requests = tuple(replace(request, ignore_eos=True) for request in schedule.requests)
-    return replace(schedule, requests=requests, checkpoint=None, is_symbolic=True)
 
 
 @pytest.fixture

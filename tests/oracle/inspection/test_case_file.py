@@ -28,6 +28,8 @@ from oracle.inspection.case_file import load_case, named_in
         ),
         ("again: python -m oracle replay ../x.json --explain", "../x.json", None),
         ("python -m oracle replay case --model", "case", None),
+        ("say 'python -m oracle replay case --explain", "case", None),
+        ("python -m oracle replay case --model 'never closed", "case", "'never"),
     ],
 )
 def test_named_in_finds_path_and_model(text, path, model):

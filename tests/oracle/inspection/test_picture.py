@@ -3,16 +3,19 @@
 import re
 from dataclasses import replace
 from itertools import combinations
+from unittest.mock import Mock
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from oracle.drive import Drive
 from oracle.errors import ScenarioError
 from oracle.explain.course import HeatMap
 from oracle.inspection import picture
 from oracle.inspection.picture import blocks_picture, heat_picture, legend_of, steps_picture
 from oracle.inspection.watched import watch
 from oracle.scenario import RequestSpec
+from refinfer.errors import InvariantError
 
 SVG = "{http://www.w3.org/2000/svg}"
 HEAT = HeatMap(0, 0, ("request 0", "request 1"), 4, ((0.0, 1e-7, 0.5, -1.0), (0.0, 0.0, None, None)))
@@ -27,6 +30,12 @@ def pictures(seen):
         "blocks": blocks_picture(seen),
         "heat": heat_picture("Differences", "one against the other", HEAT),
     }
+
+
+def legend_words(text):
+    """What the signs of a picture are said to stand for."""
+    root = ET.fromstring(text)  # noqa: S314 - it is our own
+    return [own.text for own in root.iter(f"{SVG}text") if own.get("class") == "legend-words"]
 
 
 KINDS = pytest.mark.parametrize("kind", ["steps", "blocks", "heat"])
@@ -54,8 +63,7 @@ def test_picture_uses_no_colour_that_is_not_defined(pictures, kind):
 
 @KINDS
 def test_legend_explains_each_sign_once_and_lies_within(pictures, kind):
-    root = ET.fromstring(pictures[kind])  # noqa: S314 - it is our own
-    words = [own.text for own in root.iter(f"{SVG}text") if own.get("class") == "legend-words"]
+    words = legend_words(pictures[kind])
     assert words
     assert len(words) == len(set(words))
 
@@ -96,6 +104,21 @@ def test_blocks_picture_refuses_a_mode_without_blocks(symbolic):
         blocks_picture(watch(symbolic, mode="continuous"))
 
 
+@pytest.mark.parametrize(
+    ("draw", "words"), [(steps_picture, "has no step that could be drawn"), (blocks_picture, "no step was taken")]
+)
+def test_picture_refuses_a_run_without_steps(schedule, monkeypatch, draw, words):
+    monkeypatch.setattr(Drive, "run", Mock(side_effect=InvariantError("nobody came in")))
+    with pytest.raises(ScenarioError, match=words):
+        draw(watch(schedule, mode="paged"))
+
+
+def test_steps_picture_of_a_mode_without_blocks_has_no_blocks_below(symbolic, pictures):
+    picture = steps_picture(watch(symbolic, mode="continuous"))
+    assert "blocks held" in pictures["steps"]
+    assert "blocks held" not in picture
+
+
 def test_a_long_run_is_drawn_in_part(seen, monkeypatch, pictures):
     monkeypatch.setattr(picture, "MOST_STEPS", 3)
     for kind, text in (("steps", steps_picture(seen)), ("blocks", blocks_picture(seen))):
@@ -104,9 +127,16 @@ def test_a_long_run_is_drawn_in_part(seen, monkeypatch, pictures):
         assert len(text) < len(pictures[kind])
 
 
+def test_legend_of_blocks_leaves_out_what_is_not_drawn(symbolic, pictures):
+    requests = (RequestSpec((1, 2, 3), max_tokens=2, ignore_eos=True),)
+    engine = replace(symbolic.engine, enable_prefix_caching=False)
+    found = watch(replace(symbolic, requests=requests, engine=engine, script=()), mode="paged")
+    words = ["shared", "the prefix map finds it", "kept by the prefix map only", "written in this step"]
+    assert legend_words(pictures["blocks"])[-4:] == words
+    assert legend_words(blocks_picture(found)) == ["request 0", "written in this step"]
+
+
 def test_requests_of_one_colour_stand_together_in_the_legend(symbolic):
     requests = tuple(RequestSpec((1, 2, place), max_tokens=2, ignore_eos=True) for place in range(10))
     text = blocks_picture(watch(replace(symbolic, requests=requests, script=()), mode="paged"))
-    root = ET.fromstring(text)  # noqa: S314
-    words = [own.text for own in root.iter(f"{SVG}text") if own.get("class") == "legend-words"]
-    assert words[:3] == ["request 0, 8", "request 1, 9", "request 2"]
+    assert legend_words(text)[:3] == ["request 0, 8", "request 1, 9", "request 2"]

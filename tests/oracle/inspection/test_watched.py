@@ -1,5 +1,7 @@
 """A run is kept as it was, also one that ends before its end, and a fault is gone when it has ended."""
 
+from dataclasses import replace
+
 import pytest
 
 from oracle.errors import OracleError, ScenarioError
@@ -39,6 +41,13 @@ def test_watch_keeps_what_ended_a_run(schedule):
     assert found.error is not None
     assert isinstance(found.steps[-1], StepRecord)
     assert watch(schedule, mode="paged").error is None, "the fault is gone"
+
+
+def test_watch_runs_what_a_script_guesses(schedule):
+    engine = replace(schedule.engine, speculative="scripted", num_speculative_tokens=2)
+    found = watch(replace(schedule, engine=engine, script=()), mode="paged")
+    assert found.error is None
+    assert any(row.num_guessed for step in found.steps for row in step.rows)
 
 
 def test_watch_refuses_unknown_names(schedule, symbolic):

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ CASE = Scenario((RequestSpec((1, 2, 3), max_tokens=2), RequestSpec((4,), max_tok
 ROW = FaultRow(
     "norm_epsilon",
     "model",
+    ("refinfer/numerics/plain.py", "refinfer/model/norm.py"),
     ("batch",),
     ("greedy",),
     KILL,
@@ -18,13 +20,19 @@ ROW = FaultRow(
     {"1e-3": KILL},
     {"cases": 20},
     CASE,
-    Location(("refinfer/model/norm.py",), "model: norm", 0.2, is_right=True),
+    Location(("refinfer/model/llama.py", "refinfer/model/norm.py"), "model: norm", 0.2),
 )
 
 
 def test_size_counts_requests_and_all_tokens():
     assert ROW.size == (2, 7)
     assert FaultRow("norm_epsilon", "model").size is None
+
+
+def test_place_is_that_of_the_first_right_file():
+    assert ROW.place == 1
+    assert replace(ROW, sources=("refinfer/model/mlp.py",)).place is None
+    assert replace(ROW, location=None).place is None
 
 
 @pytest.mark.parametrize("row", [ROW, FaultRow("norm_epsilon", "model")], ids=["full", "empty"])

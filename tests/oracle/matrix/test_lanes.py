@@ -55,6 +55,9 @@ def test_lanes_have_every_way_of_looking():
         ("first_eos_only", 1, 60, {"greedy", "contract"}),
         ("whole_distribution_replaces", 3, 5, {"distribution"}),
         ("truncated_shard_accepted", 2, 3, {"loader"}),
+        ("newest_block_not_released", 0, 1, {"lifecycle", "state"}),
+        ("freed_while_shared", 0, 1, {"lifecycle", "symbolic"}),
+        ("salt_ignored", 1, 1, {"lifecycle"}),
     ],
 )
 def test_lane_sees_a_fault_in_its_ways(name, place, num_examples, ways):
@@ -63,6 +66,22 @@ def test_lane_sees_a_fault_in_its_ways(name, place, num_examples, ways):
         seen = sightings(lane, num_examples)
     assert ways <= seen.keys()
     assert seen.keys() <= lane.shows
+
+
+@pytest.mark.parametrize(
+    ("place", "alone"),
+    [(0, "oracle.matrix.lanes.symbolic_answers"), (1, "oracle.case.Case.loaded")],
+    ids=["symbolic", "model"],
+)
+def test_what_a_request_raises_alone_is_seen(monkeypatch, place, alone):
+    monkeypatch.setattr(alone, Mock(side_effect=IndexError("out of range")))
+    assert list(lanes()[place].next_example(EVERYTHING)) == [("lifecycle", "IndexError: out of range")]
+
+
+def test_lane_of_cases_ends_with_them():
+    lane = CaseLane(0, 1)
+    assert lane.next_example(frozenset()) is not None
+    assert lane.next_example(frozenset()) is None
 
 
 def test_lane_looks_only_in_the_ways_that_are_wanted():

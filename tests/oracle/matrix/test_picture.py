@@ -1,3 +1,4 @@
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -11,12 +12,13 @@ ROWS = (
     FaultRow(
         "norm_epsilon",
         "model",
+        ("refinfer/model/norm.py",),
         expected=("greedy", "bitwise"),
         first=KILL,
         kills={"greedy": KILL},
         rule_kills={"1e-3": KILL},
         case=Scenario((RequestSpec((1, 2), max_tokens=2),)),
-        location=Location(("refinfer/model/norm.py",), "norm", 0.1, is_right=True),
+        location=Location(("refinfer/model/norm.py",), "norm", 0.1),
     ),
     FaultRow("never_seen", "blocks", expected=("state",)),
 )
@@ -43,6 +45,12 @@ def test_picture_says_what_the_rows_say():
 @pytest.mark.parametrize(("number", "shade"), [(1, 1), (2, 2), (10, 2), (11, 3), (100, 3), (101, 4)])
 def test_fewer_examples_are_darker(number, shade):
     assert shade_of(Kill("cases", number, 0.0, "")) == shade
+
+
+def test_picture_of_the_notes_is_that_of_their_matrix():
+    notes = Path(__file__).parents[3] / "notes"
+    matrix = KillMatrix.load(notes / "faults" / "kill-matrix.json")
+    assert picture_of(matrix) == (notes / "images" / "kill-matrix.svg").read_text(encoding="utf-8")
 
 
 def test_picture_is_written(tmp_path):

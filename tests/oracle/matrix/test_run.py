@@ -1,6 +1,12 @@
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
+from unittest.mock import Mock
+
 import pytest
 
+from oracle.errors import WorkerDied
 from oracle.faults import FAULTS, NO_OP_FAULTS
+from oracle.matrix import run
 from oracle.matrix.fill import MatrixSettings
 from oracle.matrix.run import fill_matrix
 
@@ -17,6 +23,15 @@ def test_rows_come_in_the_order_of_their_faults():
     assert [row.first is not None for row in matrix.rows] == [True, True, False]
     assert matrix.settings["seed"] == 0
     assert matrix.environment["threads"] == 1
+
+
+def test_process_that_dies_is_told(monkeypatch):
+    broken = Mock(submit=Mock(side_effect=lambda *_: Mock()), shutdown=Mock())
+    monkeypatch.setattr(run, "worker_pool", lambda _: nullcontext(broken))
+    monkeypatch.setattr(run, "as_completed", Mock(side_effect=BrokenProcessPool))
+    with pytest.raises(WorkerDied, match="a process that fills the matrix died"):
+        fill_matrix(["norm_epsilon"], SETTINGS, num_processes=2)
+    broken.shutdown.assert_called_once_with(cancel_futures=True)
 
 
 def test_processes_fill_the_same_rows():
