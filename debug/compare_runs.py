@@ -16,11 +16,11 @@ import math
 import sys
 from collections.abc import Sequence
 from functools import reduce
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from oracle.commands.shared import output_file
 from oracle.errors import ScenarioError
 from oracle.inspection.block_watch import sample_name
 from oracle.inspection.case_file import load_case, named_in
@@ -46,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--modes", default="paged", metavar="A,B", help="one mode, or two for one case (default: paged)"
     )
     parser.add_argument("--fault", metavar="NAME", help="plant a bug: in the second run, or in both if those differ")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the differences, position × request, as SVG")
+    parser.add_argument(
+        "--picture", type=output_file, metavar="FILE", help="draw the differences, position × request, as SVG"
+    )
     return run_script(_run, parser, arguments)
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 
 from oracle.choosers import RandomChooser
-from oracle.commands.shared import positive
+from oracle.commands.shared import output_file, positive
 from oracle.errors import CheckFailed
 from oracle.faults.schedule_hunt import SYMBOLIC_MODES, run_watched
 from oracle.sampling_effects import observed_effects
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--schedules", type=positive, default=40, help="most for each mutant (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="where chance comes from (default: %(default)s)")
     parser.add_argument("--limit", type=positive, default=60, help="seconds for one mutant (default: %(default)s)")
-    parser.add_argument("--json", type=Path, help="write what was seen of each mutant there")
+    parser.add_argument("--json", type=output_file, help="write what was seen of each mutant there")
     options = parser.parse_args(arguments)
     if options.schedules > MAX_SCHEDULES:
         parser.error(f"--schedules {options.schedules} is more than {MAX_SCHEDULES}; take other ones with --seed")

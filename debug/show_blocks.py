@@ -14,10 +14,10 @@ looked at.
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rich.console import Console
 
+from oracle.commands.shared import output_file
 from oracle.errors import ScenarioError
 from oracle.explain.recording import Written
 from oracle.inspection.block_watch import BlockState, BlockWatch, sample_name
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--block", type=int, metavar="B", help="all that became of this block")
     parser.add_argument("--mode", default="paged", help="one of the paged modes (default: %(default)s)")
     parser.add_argument("--fault", metavar="NAME", help="plant a bug first, to see what it does")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw blocks × steps, as SVG")
+    parser.add_argument("--picture", type=output_file, metavar="FILE", help="draw blocks × steps, as SVG")
     return run_script(_run, parser, arguments)
 
 

@@ -11,10 +11,10 @@ waited, was preempted or ended: it says who ran and why, from which position, in
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from rich.console import Console
 
+from oracle.commands.shared import output_file
 from oracle.explain.course import Step
 from oracle.explain.recording import RowRecord, StepRecord
 from oracle.explain.show import steps_table
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--mode", default="paged", help="the mode that runs it (default: %(default)s)")
     parser.add_argument("--fault", metavar="NAME", help="plant a bug first, to see what it does")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw requests × steps, as SVG")
+    parser.add_argument("--picture", type=output_file, metavar="FILE", help="draw requests × steps, as SVG")
     return run_script(_run, parser, arguments)
 
 

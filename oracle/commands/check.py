@@ -22,6 +22,7 @@ from oracle.commands.shared import (
     chosen_dtypes,
     chosen_modes,
     chosen_properties,
+    output_file,
     pin_threads,
     planted,
     positive,
@@ -76,9 +77,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="in how many ways `bits` cuts requests into chunks, besides the drawn one (default: %(default)s)",
     )
     check.add_argument(
-        "--digests", type=Path, metavar="FILE", help="write a digest of each row of logits there, for `digests`"
+        "--digests", type=output_file, metavar="FILE", help="write a digest of each row of logits there, for `digests`"
     )
-    check.add_argument("--json", type=Path, metavar="FILE", help="write the whole report there")
+    check.add_argument("--json", type=output_file, metavar="FILE", help="write the whole report there")
     check.add_argument(
         "--failures",
         type=Path,

@@ -16,6 +16,7 @@ from oracle.commands.shared import (
     EXIT_PASS,
     EXIT_VACUOUS,
     chosen,
+    output_file,
     positive,
     words_of_engine,
 )
@@ -72,7 +73,7 @@ def add_options(check: argparse.ArgumentParser) -> None:
         help="who judges tokens: transformers' model, widened to float64; the NumPy witness (Llama only); nobody",
     )
     group.add_argument("--against", metavar="ENGINE|FILE", help="another engine, or a recording, to agree with")
-    group.add_argument("--record", type=Path, metavar="FILE", help="write what it gives there, for --against")
+    group.add_argument("--record", type=output_file, metavar="FILE", help="write what it gives there, for --against")
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

@@ -2,12 +2,11 @@
 
 import argparse
 from itertools import count
-from pathlib import Path
 
 from rich.console import Console
 
 from oracle.commands.progress import shown_progress
-from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, pin_threads, positive, usual_num_processes
+from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, output_file, pin_threads, positive, usual_num_processes
 from oracle.errors import OracleError
 from oracle.faults import FAULTS, NO_OP_FAULTS
 from oracle.matrix.fill import MatrixSettings
@@ -34,8 +33,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     faults.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default: %(default)s)")
     faults.add_argument("--processes", type=positive, metavar="N", help="rows are shared out among so many")
-    faults.add_argument("--json", type=Path, metavar="FILE", help="write the matrix")
-    faults.add_argument("--picture", type=Path, metavar="FILE", help="draw it as SVG")
+    faults.add_argument("--json", type=output_file, metavar="FILE", help="write the matrix")
+    faults.add_argument("--picture", type=output_file, metavar="FILE", help="draw it as SVG")
     faults.set_defaults(command=run)
 
 

@@ -14,6 +14,7 @@ from oracle.commands.shared import (
     EXIT_PASS,
     add_fault_option,
     chosen_properties,
+    output_file,
     pin_threads,
     planted,
     words_of_engine,
@@ -48,10 +49,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     replay.add_argument(
         "--explain", action="store_true", help="say why it fails: from the first token to what is to blame"
     )
-    replay.add_argument("--explanation", type=Path, metavar="FILE", help="write the explanation there, as JSON")
-    replay.add_argument("--page", type=Path, metavar="FILE", help="write the explanation there, as a page")
+    replay.add_argument("--explanation", type=output_file, metavar="FILE", help="write the explanation there, as JSON")
+    replay.add_argument("--page", type=output_file, metavar="FILE", help="write the explanation there, as a page")
     replay.add_argument(
-        "--trace", type=Path, metavar="FILE", help="write its steps there, for chrome://tracing or Perfetto"
+        "--trace", type=output_file, metavar="FILE", help="write its steps there, for chrome://tracing or Perfetto"
     )
     add_fault_option(replay)
     replay.set_defaults(command=run)

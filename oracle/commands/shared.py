@@ -31,6 +31,21 @@ def positive(text: str) -> int:
     return value
 
 
+def output_file(text: str) -> Path:
+    """Reads the name of a file to be written, so that one that cannot be is refused before the work, not after it."""
+    path = Path(text)
+    if path.is_dir():
+        message = f"{text} is a folder; name a file in it"
+        raise argparse.ArgumentTypeError(message)
+    if not path.parent.is_dir():
+        message = f"{text} cannot be written, there is no folder {path.parent}; make it first"
+        raise argparse.ArgumentTypeError(message)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        message = f"{text} cannot be written, permission is missing; name a file elsewhere"
+        raise argparse.ArgumentTypeError(message)
+    return path
+
+
 def pin_threads(folder: Path | None, num_threads: int | None = None) -> None:
     """Sets the number of threads.
 

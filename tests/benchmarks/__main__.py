@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from oracle.commands.shared import positive
+from oracle.commands.shared import output_file, positive
 from oracle.errors import OracleError
 from refinfer.errors import RefinferError
 from tests.benchmarks import engines, growth, harness_cost, workloads
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument("--rounds", type=positive, default=3, help="turns of each engine (default: %(default)s)")
     shared.add_argument("--requests", type=positive, help="only so many of the workload's requests")
     shared.add_argument("--most", type=positive, metavar="TOKENS", help="no request emits more")
-    shared.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    shared.add_argument("--json", type=output_file, metavar="FILE", help="write the figures there")
     for name, words in _HELP_BY_COMMAND.items():
         command = commands.add_parser(name, parents=[shared], help=words)
         if name in ("peers", "modes"):

@@ -5,7 +5,15 @@ import argparse
 import pytest
 import torch
 
-from oracle.commands.shared import chosen_dtypes, chosen_modes, chosen_properties, pin_threads, planted, positive
+from oracle.commands.shared import (
+    chosen_dtypes,
+    chosen_modes,
+    chosen_properties,
+    output_file,
+    pin_threads,
+    planted,
+    positive,
+)
 from oracle.errors import OracleError
 from oracle.faults import FAULTS
 from oracle.properties import PROPERTIES
@@ -69,6 +77,24 @@ def test_positive_refuses_what_is_not_a_whole_number_of_at_least_one(text, error
     """Both errors are those that argparse turns into a refusal."""
     with pytest.raises(error):
         positive(text)
+
+
+def test_output_file_takes_a_file_that_is_there_and_one_that_is_not_yet(tmp_path):
+    for name in ("new.json", "old.json"):
+        (tmp_path / "old.json").write_text("{}")
+        assert output_file(str(tmp_path / name)) == tmp_path / name
+    assert (tmp_path / "old.json").read_text() == "{}"
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_output_file_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch):
+    with pytest.raises(argparse.ArgumentTypeError, match="is a folder; name a file in it"):
+        output_file(str(tmp_path))
+    with pytest.raises(argparse.ArgumentTypeError, match=r"there is no folder .*missing; make it first"):
+        output_file(str(tmp_path / "missing" / "out.json"))
+    monkeypatch.setattr("os.access", lambda path, _: path != tmp_path)
+    with pytest.raises(argparse.ArgumentTypeError, match="permission is missing; name a file elsewhere"):
+        output_file(str(tmp_path / "out.json"))
 
 
 @pytest.mark.parametrize(
