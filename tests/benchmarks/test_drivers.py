@@ -130,8 +130,10 @@ def test_process_of_vllm_that_ends_says_why(stand_in):
         pass
 
 
-def test_process_of_vllm_that_ends_between_two_runs_says_so(tiny):
-    command = [sys.executable, "-c", "input(); print('{}', flush=True)"]
+@pytest.mark.parametrize("before_answer", ["pass", "import os; os.close(0)"], ids=["while-it-ends", "deaf-already"])
+def test_process_of_vllm_that_ends_between_two_runs_says_so(tiny, before_answer):
+    """Whether it still takes in the next question, or does not."""
+    command = [sys.executable, "-c", f"input(); {before_answer}; print('{{}}', flush=True)"]
     with (
         vllm_process.driven(tiny, {}, command, {}) as runner,
         pytest.raises(EngineCrashed, match="ended with status 0"),

@@ -5,7 +5,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +62,14 @@ def driven(
     ):
 
         def ask(question: object) -> dict[str, Any]:
-            try:
-                sent, received = process.stdin, process.stdout
-                print(json.dumps(question), file=sent, flush=True)
-                answer = received.readline() if received is not None else ""
-            except BrokenPipeError:
-                answer = ""
+            answer = ""
+            if process.stdin is not None and process.stdout is not None:
+                try:
+                    print(json.dumps(question), file=process.stdin, flush=True)
+                    answer = process.stdout.readline()
+                except BrokenPipeError:
+                    with suppress(BrokenPipeError):  # closing sends once more what could not be sent
+                        process.stdin.close()
             if not answer:
                 process.wait()
                 log.seek(0)
