@@ -3,12 +3,14 @@ from dataclasses import fields
 import pytest
 
 from oracle.contract.constructions import covering_array
+from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER
 from oracle.engines.adapter import Refused
 from oracle.engines.adapters.refinfer_engine import RefinferAdapter
 from oracle.engines.adapters.refinfer_settings import (
     COUNTED,
     MAX_MODEL_LEN,
     OPTIONS_BY_MODE,
+    PARAMETER_ORDER,
     knobs_of,
     sampling_params,
     to_output,
@@ -46,6 +48,12 @@ def test_every_parameter_of_both_sides_is_declared():
     own = {field.name for field in fields(SamplingParams)} - NOT_PARAMETERS
     assert own <= set(PARAMETERS), "every engine may be asked for it"
     assert own | {"logits", "cache_salt"} == set(RefinferAdapter("paged").declare().parameters)
+
+
+def test_every_step_of_sampling_has_its_place_in_the_order():
+    """But for `ignore_eos`, which bars no token here."""
+    steps = {*USUAL_ORDER, *USUAL_FILTERS, "temperature"} & set(RefinferAdapter("paged").declare().parameters)
+    assert set(PARAMETER_ORDER) == steps - {"ignore_eos"}
 
 
 @pytest.mark.parametrize("mode", OPTIONS_BY_MODE)
