@@ -56,6 +56,25 @@ def test_pages_open_and_close_their_blocks(page_by_path):
     assert {page: lines for page, lines in stray.items() if lines} == {}
 
 
+def properties_of(source: str) -> dict[str, str]:
+    """What each call of `Property` in a file names and asks."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return {
+        ast.literal_eval(call.args[0]): ast.literal_eval(call.args[1])
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id == "Property"
+    }
+
+
+def test_note_on_the_oracle_lists_every_property(root):
+    properties = properties_of((root / "oracle" / "properties.py").read_text("utf-8"))
+    page = (root / "notes" / "09-oracle.md").read_text("utf-8")
+    assert len(properties) > 10
+    assert [line for line in page.splitlines() if re.match(r"\| `\w+` \| .*\?", line)] == [
+        f"| `{name}` | {question} |" for name, question in properties.items()
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
