@@ -11,7 +11,20 @@ from oracle.tiny_tokenizer import BOS_TOKEN_ID, PAD_TOKEN_ID, TOKENIZER_SIZE
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 """Dtypes in which weights can lie on disk."""
 
-ROPE_TYPES = ("default", "linear", "llama3")
+_FIELDS_BY_ROPE_TYPE = {
+    "default": {},
+    "linear": {"factor": "rope_factor"},
+    "llama3": {
+        "factor": "rope_factor",
+        "low_freq_factor": "low_freq_factor",
+        "high_freq_factor": "high_freq_factor",
+        "original_max_position_embeddings": "original_max_position_embeddings",
+    },
+}
+"""For each RoPE type the settings that config.json has for it, each with the field of a spec that gives its value."""
+
+ROPE_TYPES = tuple(_FIELDS_BY_ROPE_TYPE)
+"""The simplest first, since a shrinking search moves there."""
 
 FORMAT_VERSION = 2
 """Raised whenever a spec would give other bytes than before, so that no folder written earlier is taken for it."""
@@ -140,13 +153,8 @@ class CheckpointSpec:
         }
 
     def _rope_keys(self) -> dict[str, Any]:
-        scaling: dict[str, Any] = {"rope_type": self.rope_type}
-        if self.rope_type != "default":
-            scaling["factor"] = self.rope_factor
-        if self.rope_type == "llama3":
-            scaling["low_freq_factor"] = self.low_freq_factor
-            scaling["high_freq_factor"] = self.high_freq_factor
-            scaling["original_max_position_embeddings"] = self.original_max_position_embeddings
+        fields = _FIELDS_BY_ROPE_TYPE[self.rope_type]
+        scaling = {"rope_type": self.rope_type, **{key: getattr(self, name) for key, name in fields.items()}}
         if not self.legacy_rope_keys:
             return {"rope_parameters": {**scaling, "rope_theta": self.rope_theta}}
         return {"rope_theta": self.rope_theta, "rope_scaling": None if self.rope_type == "default" else scaling}

@@ -5,26 +5,27 @@ from dataclasses import replace
 
 import torch
 
-from oracle.checked_proposer import CheckedProposer
+from oracle.errors import ScenarioError
 from oracle.lone_answer import SampleRun, Surroundings, answer_alone
 from oracle.scenario import Scenario
-from oracle.scripted_proposer import ScriptedProposer
+from oracle.schedule_proposers import model_proposer, symbolic_proposer
 from oracle.scripted_scheduler import ScriptedScheduler
 from oracle.subjects import options_of
-from oracle.symbolic import EOS_TOKEN_IDS, VOCAB_SIZE, SymbolicTokenizer
+from oracle.symbolic import EOS_TOKEN_IDS, SymbolicTokenizer
 from oracle.symbolic_runners import SymbolicContinuousRunner, SymbolicPagedRunner, SymbolicRecomputeRunner
 from refinfer.cache import CausalAttentionView
 from refinfer.cache.block_table import BlockTable
+from refinfer.config import EngineConfig
 from refinfer.config.engine_config import engine_config
 from refinfer.engine import LoadedModel
-from refinfer.engine.assembly import make_runner
+from refinfer.engine.assembly import make_runner, make_scheduler
 from refinfer.engine.core import EngineCore
 from refinfer.engine.model_runner import ModelRunner
 from refinfer.engine.speculation import Speculation
 from refinfer.model import Llama
 from refinfer.model.model_input import RowLogits
-from refinfer.scheduler import BlockSpace, Request, RequestQueues, StaticScheduler
-from refinfer.speculative import DraftModelProposer, NgramProposer, Proposer
+from refinfer.scheduler import BlockSpace, ContinuousScheduler, Request, RequestQueues
+from refinfer.speculative import Proposer
 
 SYMBOLIC_TOKENIZER = SymbolicTokenizer()
 
@@ -70,11 +71,16 @@ def block_space_of(scenario: Scenario, model_key: str = "") -> BlockSpace:
     )
 
 
-def scheduler_of(scenario: Scenario, space: BlockSpace | None, *, is_static: bool) -> RequestQueues:
-    """Makes the scheduler of a scenario's engine; a static one has nothing that a script could say."""
+def scheduler_of(scenario: Scenario, config: EngineConfig, space: BlockSpace | None) -> RequestQueues:
+    """Makes the scheduler of a scenario's engine: the shipped one, scripted where it leaves a script something to say.
+
+    Raises:
+        InvariantError: The cache has no scheduler.
+    """
     engine = scenario.engine
-    if is_static:
-        return StaticScheduler(scenario.max_num_seqs)
+    shipped = make_scheduler(config, space)
+    if not isinstance(shipped, ContinuousScheduler):
+        return shipped
     return ScriptedScheduler(
         scenario.script,
         scenario.max_num_seqs,
@@ -85,18 +91,6 @@ def scheduler_of(scenario: Scenario, space: BlockSpace | None, *, is_static: boo
     )
 
 
-def scripted_proposer(
-    scenario: Scenario, expected: Sequence[Sequence[SampleRun]], end_token_id: int, vocab_size: int
-) -> Proposer:
-    """Makes a proposer that knows what every sample gives alone."""
-    token_ids_by_answer = {
-        (str(place), index): sample.output.token_ids
-        for place, samples in enumerate(expected)
-        for index, sample in enumerate(samples)
-    }
-    return ScriptedProposer(token_ids_by_answer, scenario.engine.guesses, end_token_id, vocab_size)
-
-
 def symbolic_core(scenario: Scenario, mode: str, expected: Sequence[Sequence[SampleRun]] | None = None) -> EngineCore:
     """Makes an engine over the symbolic model, in the mode of that name.
 
@@ -104,17 +98,21 @@ def symbolic_core(scenario: Scenario, mode: str, expected: Sequence[Sequence[Sam
         scenario: How it is set up.
         mode: Its name.
         expected: What every sample gives alone, for guesses that know it; None guesses nothing.
+
+    Raises:
+        ScenarioError: The symbolic model has no such mode.
     """
     space = block_space_of(scenario) if mode == "paged" else None
+    runner = _symbolic_runner(mode, space)
     return EngineCore(
-        scheduler_of(scenario, space, is_static=mode in ("none", "static")),
-        _symbolic_runner(mode, space),
+        scheduler_of(scenario, engine_config(cache=mode, max_num_seqs=scenario.max_num_seqs), space),
+        runner,
         eos_token_ids=EOS_TOKEN_IDS,
         max_model_len=scenario.max_model_len,
         tokenizer=SYMBOLIC_TOKENIZER,
         speculation=None
         if expected is None or space is None
-        else _speculation(scenario, _symbolic_proposer(scenario, expected), EOS_TOKEN_IDS),
+        else _speculation(scenario, symbolic_proposer(scenario, expected), EOS_TOKEN_IDS),
     )
 
 
@@ -129,19 +127,18 @@ def _speculation(scenario: Scenario, proposer: Proposer | None, eos_token_ids: f
     )
 
 
-def _symbolic_proposer(scenario: Scenario, expected: Sequence[Sequence[SampleRun]]) -> Proposer | None:
-    """Makes what guesses tokens; there is no second symbolic model, so a script stands for every model."""
-    if scenario.engine.speculative is None:
-        return None
-    if scenario.engine.speculative == "ngram":
-        return NgramProposer()
-    return scripted_proposer(scenario, expected, min(EOS_TOKEN_IDS), VOCAB_SIZE)
-
-
 def _symbolic_runner(mode: str, space: BlockSpace | None) -> ModelRunner:
-    if space is not None:
-        return SymbolicPagedRunner(space.pool.num_blocks, space.block_size)
-    return SymbolicRecomputeRunner() if mode == "none" else SymbolicContinuousRunner()
+    match mode:
+        case "none":
+            return SymbolicRecomputeRunner()
+        case "static" | "continuous":
+            return SymbolicContinuousRunner()
+        case "paged" if space is not None:
+            return SymbolicPagedRunner(space.pool.num_blocks, space.block_size)
+        case _:
+            message = f"mode {mode!r} has no runner on the symbolic model; those that have one are none, static, "
+            message += "continuous, and paged where there are blocks"
+            raise ScenarioError(message, mode=mode)
 
 
 def model_core(
@@ -163,7 +160,7 @@ def model_core(
     config = engine_config(max_num_seqs=scenario.max_num_seqs, dtype=scenario.dtype, **options_of(mode))
     space = block_space_of(scenario, loaded.name) if config.cache == "paged" else None
     return EngineCore(
-        scheduler_of(scenario, space, is_static=config.cache in ("none", "static")),
+        scheduler_of(scenario, config, space),
         make_runner(config, loaded.model, scenario.max_model_len, space),
         eos_token_ids=frozenset(loaded.eos_token_ids),
         max_model_len=scenario.max_model_len,
@@ -172,36 +169,10 @@ def model_core(
         if expected is None or space is None
         else _speculation(
             scenario,
-            _model_proposer(loaded, scenario, space, expected, draft_model),
+            model_proposer(loaded, scenario, space.pool.num_blocks, expected, draft_model),
             frozenset(loaded.eos_token_ids),
         ),
     )
-
-
-def _model_proposer(
-    loaded: LoadedModel,
-    scenario: Scenario,
-    space: BlockSpace,
-    expected: Sequence[Sequence[SampleRun]],
-    draft_model: Llama | None,
-) -> Proposer | None:
-    """Makes what guesses tokens; a draft model has as many blocks as the model, so that it runs out of them too."""
-    engine = scenario.engine
-    if engine.speculative is None:
-        return None
-    if engine.speculative == "ngram":
-        return NgramProposer()
-    if engine.speculative == "scripted":
-        end_token_id = min(loaded.eos_token_ids, default=0)
-        return scripted_proposer(scenario, expected, end_token_id, loaded.model.config.vocab_size)
-    model = loaded.model if engine.speculative == "self" or draft_model is None else draft_model
-    proposer = DraftModelProposer(
-        model,
-        num_blocks=space.pool.num_blocks,
-        block_size=engine.block_size,
-        max_num_batched_tokens=engine.max_num_batched_tokens,
-    )
-    return CheckedProposer(proposer, model) if scenario.batch_invariant else proposer
 
 
 def samples_alone(loaded: LoadedModel, scenario: Scenario) -> list[list[SampleRun]]:

@@ -1,7 +1,7 @@
 """The slots of a pool without a model: one value for each token place, moved as the scheduler's operations say."""
 
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, assert_never
 
 from refinfer.scheduler import (
     BlockOperation,
@@ -47,6 +47,8 @@ class SlotStore(Generic[Value]):
                     self._write([target], self.values_in([source]))
                 case ForgetBlocks(block_ids):
                     self._write(block_ids, [None] * (len(block_ids) * self._block_size))
+                case _:
+                    assert_never(operation)
 
     def values_in(self, block_ids: Sequence[int]) -> list[Value | None]:
         """Gives what lies in some blocks, in order."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from oracle.checkpoint_spec import ROPE_TYPES
 from oracle.checkpoints import CheckpointSpec
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_strategies import with_schedule
@@ -22,7 +23,6 @@ _HIDDEN_SIZES = (32, 48, 64, 100)
 _INTERMEDIATE_SIZES = (64, 48, 112, 172)
 _VOCAB_SIZES = (97, 131, 288)
 """The last has room for the tiny tokenizer."""
-_ROPE_TYPES = ("default", "linear", "llama3")
 _EOS_STRIDES = (0, 11, 5, 3, None)
 """Every so many-th token id ends a request, so that some rows end early; 0 for none, and None for id 0 alone."""
 
@@ -63,7 +63,7 @@ def checkpoint_specs(draw: Draw) -> CheckpointSpec:
         num_kv_heads=num_kv_heads,
         head_dim=draw(st.sampled_from(_HEAD_DIMS), label="head_dim"),
         vocab_size=vocab_size,
-        rope_type=draw(st.sampled_from(_ROPE_TYPES), label="rope_type"),
+        rope_type=draw(st.sampled_from(ROPE_TYPES), label="rope_type"),
         rope_theta=draw(st.sampled_from((10000.0, 500000.0)), label="rope_theta"),
         rope_factor=draw(st.sampled_from((4.0, 32.0)), label="rope_factor"),
         low_freq_factor=draw(st.sampled_from((0.125, 1.0)), label="low_freq_factor"),

@@ -14,10 +14,14 @@ from oracle.schedule_compare import compare_request
 from oracle.schedule_core import SYMBOLIC_TOKENIZER, requests_of, symbolic_core
 from oracle.symbolic import EOS_TOKEN_IDS, PrefixHash, logits_of
 from oracle.symbolic_runners import SymbolicPagedRunner, WrittenToken
+from refinfer.config.engine_config import CACHES, CONTINUOUS_CACHES
 from refinfer.scheduler import RequestState
 
-SYMBOLIC_MODES = ("none", "static", "continuous", "paged")
-"""Ways of keeping values that the symbolic model has."""
+SYMBOLIC_MODES = CACHES
+"""Ways of keeping values that the symbolic model has: all that `refinfer` has."""
+
+JOINING_MODES = CONTINUOUS_CACHES[::-1]
+"""Those in which requests join and leave between two steps, and the one with the most parts first."""
 
 EFFECTS_IN_ONE_OF = 8
 """Sampling in plain Python costs as much as the rest, so that not every schedule is held to it."""

@@ -16,6 +16,7 @@ from jaxtyping import Float64
 from oracle.errors import ReferenceUnavailable, ScenarioError
 from oracle.witness_checkpoint import (
     EMBEDDING_WEIGHT,
+    SETTINGS_BY_ROPE_TYPE,
     StoredWeight,
     WitnessConfig,
     read_config,
@@ -69,15 +70,24 @@ def inverse_frequencies(rope: Mapping[str, Any], head_dim: int) -> Frequencies:
     Args:
         rope: Rotary settings, as in `WitnessConfig`.
         head_dim: Width of one head.
+
+    Raises:
+        ScenarioError: The RoPE type has no formula here.
     """
     frequencies: Frequencies = rope["rope_theta"] ** (-np.arange(0, head_dim, 2) / head_dim)
-    if rope["rope_type"] == "linear":
-        frequencies /= rope["factor"]
-    if rope["rope_type"] == "llama3":
-        num_turns = rope["original_max_position_embeddings"] * frequencies / (2 * np.pi)
-        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
-        share_kept = np.clip((num_turns - low) / (high - low), 0, 1)
-        frequencies *= share_kept + (1 - share_kept) / rope["factor"]
+    match rope["rope_type"]:
+        case "default":
+            pass
+        case "linear":
+            frequencies /= rope["factor"]
+        case "llama3":
+            num_turns = rope["original_max_position_embeddings"] * frequencies / (2 * np.pi)
+            low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+            share_kept = np.clip((num_turns - low) / (high - low), 0, 1)
+            frequencies *= share_kept + (1 - share_kept) / rope["factor"]
+        case rope_type:
+            message = f"RoPE type {rope_type!r} has no formula; those that have are {', '.join(SETTINGS_BY_ROPE_TYPE)}"
+            raise ScenarioError(message, rope_type=rope_type)
     return frequencies
 
 

@@ -15,6 +15,13 @@ StoredWeight = Shaped[np.ndarray, "..."]
 EMBEDDING_WEIGHT = "model.embed_tokens.weight"
 HEAD_WEIGHT = "lm_head.weight"
 
+SETTINGS_BY_ROPE_TYPE = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
+"""The RoPE types that the witness knows, each with what decides its angles besides the base."""
+
 _SINGLE_FILE = "model.safetensors"
 _INDEX_FILE = "model.safetensors.index.json"
 
@@ -64,7 +71,7 @@ class WitnessConfig:
         for key, value, known in (
             ("model_type", raw_config.get("model_type"), ("llama",)),
             ("hidden_act", raw_config.get("hidden_act", "silu"), ("silu", "swish")),
-            ("rope_type", rope["rope_type"], ("default", "linear", "llama3")),
+            ("rope_type", rope["rope_type"], tuple(SETTINGS_BY_ROPE_TYPE)),
         ):
             if value not in known:
                 message = f"{key} is {value!r}, and the witness knows only {', '.join(known)}"

@@ -32,8 +32,6 @@ from oracle.errors import OracleError
 from oracle.report import environment
 from refinfer.hub import resolve_model
 
-REFERENCES = ("transformers", "witness", "none")
-
 _ONLY_FOR_MODES = ("properties", "dtypes", "examples", "processes", "digests")
 """Options of `check` that say nothing about an engine."""
 
@@ -68,8 +66,8 @@ def add_options(check: argparse.ArgumentParser) -> None:
     group.add_argument("--known", type=Path, metavar="FILE", help="deviations that are known, each with its reason")
     group.add_argument(
         "--reference",
-        choices=REFERENCES,
-        default=REFERENCES[0],
+        choices=tuple(_REFEREE_BY_NAME),
+        default=next(iter(_REFEREE_BY_NAME)),
         help="who judges tokens: transformers' model, widened to float64; the NumPy witness (Llama only); nobody",
     )
     group.add_argument("--against", metavar="ENGINE|FILE", help="another engine, or a recording, to agree with")
@@ -107,7 +105,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             num_constructions=options.constructions,
             num_runs=options.runs,
             checks=None if options.checks is None else chosen("check", options.checks, tuple(CHECKS)),
-            open_referee=_referee_of(options.reference),
+            open_referee=_REFEREE_BY_NAME[options.reference],
             against=_against(options, folder),
             on_run=recording.add if options.record is not None else None,
         )
@@ -155,20 +153,20 @@ def _refuse_options_of_modes(options: argparse.Namespace) -> None:
         raise OracleError(message, option=given[0])
 
 
-def _referee_of(reference: str) -> OpenReferee:
-    if reference == "transformers":
-        return open_model_referee
-    if reference == "none":
-        return _no_referee
-    return _open_witness
-
-
 def _no_referee(_folder: Path, _dtype: str) -> Referee | None:
     return None
 
 
 def _open_witness(folder: Path, dtype: str) -> Referee | None:
     return ModelReferee(folder, dtype, witness=True)
+
+
+_REFEREE_BY_NAME: dict[str, OpenReferee] = {
+    "transformers": open_model_referee,
+    "witness": _open_witness,
+    "none": _no_referee,
+}
+"""Who may judge tokens; the first does unless another one is asked for."""
 
 
 def _against(options: argparse.Namespace, folder: Path | None) -> Against | None:

@@ -27,7 +27,7 @@ from oracle.schedule_run import ModeReport, RunSchedule, run_schedules
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
 from oracle.schedule_witness import FEATURES, PAIRS, SPECULATIVE_FEATURES
 from oracle.subjects import MODES
-from oracle.symbolic_check import SYMBOLIC_MODES, run_with_effects
+from oracle.symbolic_check import JOINING_MODES, SYMBOLIC_MODES, run_with_effects
 from oracle.verdicts import Verdict
 
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
     pin_threads(None)
     known = SYMBOLIC_MODES if options.symbolic else MODES
-    usual: tuple[str, ...] = ("paged", "continuous") if options.symbolic else MODES
+    usual: tuple[str, ...] = JOINING_MODES if options.symbolic else MODES
     if options.speculative:
         usual = ("paged",) if options.symbolic else ("paged", "paged_gather")
     modes = usual if options.modes is None else chosen("mode", options.modes, known)

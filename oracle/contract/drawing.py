@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from oracle.choosers import Chooser
+from oracle.contract.processing import USUAL_FILTERS
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineRequest
 
@@ -107,7 +108,10 @@ _DRAWS: Mapping[str, Draw] = {
 }
 """How each parameter but temperature and seed is drawn."""
 
-_FREE = ("top_k", "top_p", "min_p", "seed", "temperature")
+FOR_DRAWS = (*USUAL_FILTERS, "seed")
+"""Parameters that mean something only where there is a temperature."""
+
+_FREE = (*FOR_DRAWS, "temperature")
 """Parameters that mean something only where tokens are drawn."""
 
 

@@ -6,15 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from oracle.contract.constructions import is_excluded
-from oracle.contract.drawing import is_legal
+from oracle.contract.drawing import FOR_DRAWS, is_legal
 from oracle.contract.scenario import EngineScenario
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineRequest
 from oracle.families import FamilySpec
 from oracle.family_shapes import family_of
-
-FOR_DRAWS = ("top_k", "top_p", "min_p", "seed")
-"""Parameters that mean nothing where no token is drawn."""
 
 Fails = Callable[[EngineScenario], bool]
 """Tells whether a scenario fails in the same way."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from oracle.contract.drawing import Limits
 from oracle.contract.findings import Finding, Findings, Kind
+from oracle.contract.processing import USUAL_FILTERS
 from oracle.engines.adapter import EngineAdapter
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineOutput, EngineRequest
@@ -47,8 +48,7 @@ def _prompt_of(declaration: EngineDeclaration) -> tuple[int, ...]:
 
 
 def _parameters(name: str, value: Any) -> dict[str, Any]:
-    is_for_draws = name in ("top_k", "top_p", "min_p")
-    return {name: value, **({"temperature": 1.0} if is_for_draws else {})}
+    return {name: value, **({"temperature": 1.0} if name in USUAL_FILTERS else {})}
 
 
 def check_refusals(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from oracle.contract.minimising import FOR_DRAWS
+from oracle.contract.drawing import FOR_DRAWS
 from oracle.contract.scenario import EngineScenario
 from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineRequest

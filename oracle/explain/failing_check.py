@@ -15,7 +15,7 @@ from oracle.sampling_effects import observed_effects
 from oracle.scenario import Scenario
 from oracle.schedule_properties import ModelRuns
 from oracle.symbolic import EOS_TOKEN_IDS
-from oracle.symbolic_check import SYMBOLIC_MODES, run_symbolic
+from oracle.symbolic_check import JOINING_MODES, SYMBOLIC_MODES, run_symbolic
 from oracle.verdicts import Verdict
 from refinfer.engine import LoadedModel
 
@@ -84,7 +84,7 @@ class Checks:
                 continue
             yield from ((prop.name, mode) for mode in prop.modes)
         if scenario.checkpoint is not None:
-            yield from ((EFFECTS, mode) for mode in ("paged", "continuous"))
+            yield from ((EFFECTS, mode) for mode in JOINING_MODES)
             yield STATE, "paged"
 
     def _verdict(self, scenario: Scenario, case: Case | None, name: str, mode: str) -> tuple[Verdict, str | None]:

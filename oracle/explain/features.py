@@ -32,6 +32,7 @@ def switches_of(scenario: Scenario, request: int | None) -> list[Switch[Scenario
         Switch("small blocks", "block_size is 16", _engine("block_size")),
         Switch("placement", "the lowest blocks come first", _engine("placement_seed")),
         Switch("speculation", "nothing guesses", _engine("speculative")),
+        Switch("length limit", "max_model_len ends no request", _engine("max_model_len_cut")),
         Switch("scheduling order", "those that run come first", _engine("scheduling")),
         Switch("arrivals", "all requests come at the start", _requests(arrival=0)),
         Switch("aborts", "no request is aborted", _requests(abort_step=None)),

@@ -10,20 +10,9 @@ from oracle.case import Case
 from oracle.explain import sources
 from oracle.explain.suspicion import Moment, Suspect, Suspicion
 from oracle.witness import Witness, inverse_frequencies
-from oracle.witness_checkpoint import WitnessConfig, to_float64
+from oracle.witness_checkpoint import SETTINGS_BY_ROPE_TYPE, WitnessConfig, to_float64
 from refinfer.engine import LoadedModel
 from refinfer.model import Llama
-
-_ROPE_SETTINGS = (
-    "rope_type",
-    "rope_theta",
-    "factor",
-    "low_freq_factor",
-    "high_freq_factor",
-    "original_max_position_embeddings",
-)
-_NUM_USED_BY_TYPE = {"default": 2, "linear": 3, "llama3": 6}
-"""How many of the settings, from the first on, mean something to a type."""
 
 _FREQUENCIES = ("refinfer/numerics/rotary.py", "refinfer/model/rope.py", *sources.ROPE_CONFIG)
 _SMALLEST_DIFFERENCE = 1e-6
@@ -59,8 +48,7 @@ def _settings(model: Llama, config: WitnessConfig) -> Iterator[Suspicion]:
         if mine != theirs:
             what = f"{name} is {mine} in the model and {theirs} in config.json"
             yield _sign(Suspect("loader", f"reading {name}", sources.CONFIG), what)
-    used = _ROPE_SETTINGS[: _NUM_USED_BY_TYPE[config.rope["rope_type"]]]
-    for name in used:
+    for name in ("rope_type", "rope_theta", *SETTINGS_BY_ROPE_TYPE[config.rope["rope_type"]]):
         if _differs(getattr(own.rope, name, None), config.rope.get(name)):
             what = f"{name} is {getattr(own.rope, name, None)} in the model and {config.rope.get(name)} in config.json"
             yield _sign(Suspect("loader", f"reading {name}", sources.ROPE_CONFIG), what)

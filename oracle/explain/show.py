@@ -7,6 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from oracle.errors import OracleError
 from oracle.explain.clues import Place
 from oracle.explain.course import Step
 from oracle.explain.explanation import Explanation, Need
@@ -69,7 +70,11 @@ def _words(explanation: Explanation, rung: str) -> str:
             f"{operation.name}, {_at(operation.place)}: {operation.largest:.3g} off the {operation.against} pass, "
             f"{operation.bound:.3g} permitted; {inputs} agree"
         )
-    return ", ".join(feature.name for feature in explanation.features if feature.need is Need.NEEDED) or "none needed"
+    if rung == "features":
+        needed = (feature.name for feature in explanation.features if feature.need is Need.NEEDED)
+        return ", ".join(needed) or "none needed"
+    message = f"rung {rung!r} is reached, and what it found is missing; only an answer can be put into words"
+    raise OracleError(message, rung=rung)
 
 
 def _at(place: Place) -> str:

@@ -27,6 +27,7 @@ from oracle.symbolic import EOS_TOKEN_IDS
 from oracle.symbolic_check import symbolic_answers
 from refinfer.engine.core import EngineCore
 from refinfer.model import Llama
+from refinfer.scheduler import StaticScheduler
 from refinfer.tokenizer import Tokenizer
 
 _SUBJECT = "refinfer"
@@ -100,7 +101,7 @@ def watch_symbolic(scenario: Scenario, mode: str) -> WatchedRun:
 
 def _watch(mode: str, parts: _Parts) -> WatchedRun:
     scenario = parts.scenario
-    is_static = mode in ("none", "static")
+    is_static = isinstance(parts.core.scheduler, StaticScheduler)
     watch = Watch(
         parts.core,
         parts.model,

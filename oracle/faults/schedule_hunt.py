@@ -14,16 +14,20 @@ from oracle.schedule_core import requests_of, symbolic_core
 from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
 from oracle.state_watch import StateWatch
+from oracle.subjects import MODES, options_of
 from oracle.symbolic import EOS_TOKEN_IDS, VOCAB_SIZE
-from oracle.symbolic_check import errors_as_failures, run_symbolic, symbolic_answers
+from oracle.symbolic_check import JOINING_MODES, errors_as_failures, run_symbolic, symbolic_answers
 
 NEEDS_A_MODEL = (Area.PAGED, Area.DRAFTING)
 """Areas whose code the symbolic model does not run."""
 
 _NEED_GUESSES = frozenset({"speculation", "draft model"})
 
-SYMBOLIC_MODES = ("paged", "continuous")
-MODEL_MODES = ("paged", "paged_gather")
+SYMBOLIC_MODES = JOINING_MODES
+"""Faults are hunted in these, since the others run nothing that does not run here as well."""
+
+MODEL_MODES = tuple(mode for mode in MODES if options_of(mode)["cache"] == "paged")
+"""Likewise for faults whose code the symbolic model does not run."""
 
 
 @dataclass(frozen=True)

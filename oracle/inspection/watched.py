@@ -21,6 +21,7 @@ from oracle.subjects import MODES
 from oracle.symbolic_check import SYMBOLIC_MODES, symbolic_answers
 from refinfer.engine.core import EngineCore
 from refinfer.model import Llama
+from refinfer.scheduler import StaticScheduler
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def watch(scenario: Scenario, folder: Path | None = None, *, mode: str, fault: s
     pin_threads(folder)
     with planted(fault):
         core, model, eps = _core(scenario, folder, mode)
-        is_static = mode in ("none", "static")
+        is_static = isinstance(core.scheduler, StaticScheduler)
         seen = Watch(
             core,
             model,

@@ -4,7 +4,13 @@ from dataclasses import dataclass, fields
 
 from refinfer.errors import ConfigError
 
-CACHES = ("none", "static", "continuous", "paged")
+STATIC_CACHES = ("none", "static")
+"""Batches over these keep their members to the end."""
+
+CONTINUOUS_CACHES = ("continuous", "paged")
+"""Requests join and leave batches over these between two steps."""
+
+CACHES = (*STATIC_CACHES, *CONTINUOUS_CACHES)
 DTYPES = ("auto", "float32", "float64", "bfloat16", "float16")
 DEVICES = ("cpu",)
 PREEMPTIONS = ("recompute", "swap")
@@ -20,9 +26,9 @@ DEFAULT_NUM_SPECULATIVE_TOKENS = 4
 NGRAM = "ngram"
 """Guesses tokens by looking them up; any other word for what guesses is a draft model's."""
 
-_CACHES_BY_OPTION = {
-    "max_num_batched_tokens": ("continuous", "paged"),
-    "scheduling": ("continuous", "paged"),
+CACHES_BY_OPTION = {
+    "max_num_batched_tokens": CONTINUOUS_CACHES,
+    "scheduling": CONTINUOUS_CACHES,
     "block_size": ("paged",),
     "num_blocks": ("paged",),
     "kv_cache_memory": ("paged",),
@@ -111,7 +117,7 @@ class EngineConfig:
             raise ConfigError(message, num_blocks=self.num_blocks, kv_cache_memory=self.kv_cache_memory)
 
     def _check_options_of_cache(self) -> None:
-        for name, caches in _CACHES_BY_OPTION.items():
+        for name, caches in CACHES_BY_OPTION.items():
             value = getattr(self, name)
             if value is not None and self.cache not in caches:
                 message = (

@@ -6,8 +6,6 @@ from typing import Any
 
 from refinfer.errors import ConfigError, UnsupportedModelError
 
-SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
-
 DEFAULT_ROPE_THETA = 10000.0
 """The base when a configuration names none, as in the RoPE paper (Su et al. 2021, section 3.2.2)."""
 
@@ -24,6 +22,8 @@ _NUMBERS_BY_ROPE_TYPE = {
         "original_max_position_embeddings",
     ),
 }
+
+SUPPORTED_ROPE_TYPES = tuple(_NUMBERS_BY_ROPE_TYPE)
 
 _SHARED_SETTINGS = {"rope_theta", "partial_rotary_factor", "original_max_position_embeddings"}
 """Settings that may stand beside every type; the last changes nothing where there are no bands."""

@@ -4,17 +4,19 @@ from refinfer.cache import PagedCache
 from refinfer.cache.block_table import BlockTable
 from refinfer.config import EngineConfig
 from refinfer.config.engine_config import (
+    CONTINUOUS_CACHES,
     DEFAULT_BLOCK_SIZE,
     DEFAULT_KV_CACHE_MEMORY,
     DEFAULT_NUM_SPECULATIVE_TOKENS,
     DEFAULT_TOKEN_BUDGET,
     NGRAM,
+    STATIC_CACHES,
 )
 from refinfer.engine.core import EngineCore
 from refinfer.engine.loading import LoadedModel
 from refinfer.engine.model_runner import ContinuousRunner, ModelRunner, PagedRunner, RecomputeRunner, StaticRunner
 from refinfer.engine.speculation import Speculation
-from refinfer.errors import ConfigError
+from refinfer.errors import ConfigError, InvariantError
 from refinfer.hub import resolve_model
 from refinfer.model import Llama, load_model
 from refinfer.scheduler import BlockSpace, ContinuousScheduler, RequestQueues, StaticScheduler
@@ -78,11 +80,18 @@ def load_draft_model(config: EngineConfig, model: Llama) -> Llama | None:
 
 
 def make_proposer(config: EngineConfig, max_model_len: int, draft_model: Llama | None) -> Proposer | None:
-    """Makes what guesses tokens; None where nothing does."""
+    """Makes what guesses tokens; None where nothing does.
+
+    Raises:
+        InvariantError: The settings name a draft model, and there is none.
+    """
     if config.speculative is None:
         return None
-    if draft_model is None:
+    if config.speculative == NGRAM:
         return NgramProposer()
+    if draft_model is None:
+        message = f"speculative={config.speculative!r} names a draft model, and none was loaded; {NGRAM!r} needs none"
+        raise InvariantError(message, speculative=config.speculative)
     block_size = config.block_size or DEFAULT_BLOCK_SIZE
     return DraftModelProposer(
         draft_model,
@@ -93,28 +102,49 @@ def make_proposer(config: EngineConfig, max_model_len: int, draft_model: Llama |
 
 
 def make_scheduler(config: EngineConfig, space: BlockSpace | None) -> RequestQueues:
-    """Makes the scheduler of a cache; without one there is nothing to join or leave, so its batches are static too."""
-    if config.cache in ("none", "static"):
+    """Makes the scheduler of a cache; without one there is nothing to join or leave, so its batches are static too.
+
+    Raises:
+        InvariantError: The cache has none.
+    """
+    if config.cache in STATIC_CACHES:
         return StaticScheduler(config.max_num_seqs)
-    return ContinuousScheduler(
-        config.max_num_seqs,
-        config.max_num_batched_tokens or DEFAULT_TOKEN_BUDGET,
-        blocks=space,
-        is_prefill_first=config.scheduling == "prefill_first",
-        preempts_by_swap=config.preemption == "swap",
-    )
+    if config.cache in CONTINUOUS_CACHES:
+        return ContinuousScheduler(
+            config.max_num_seqs,
+            config.max_num_batched_tokens or DEFAULT_TOKEN_BUDGET,
+            blocks=space,
+            is_prefill_first=config.scheduling == "prefill_first",
+            preempts_by_swap=config.preemption == "swap",
+        )
+    message = f"cache {config.cache!r} has no scheduler; {', '.join((*STATIC_CACHES, *CONTINUOUS_CACHES))} have one"
+    raise InvariantError(message, cache=config.cache)
 
 
 def make_runner(config: EngineConfig, model: Llama, max_model_len: int, space: BlockSpace | None = None) -> ModelRunner:
-    """Makes the runner of a cache."""
-    if config.cache == "none":
-        return RecomputeRunner(model, max_model_len)
-    if config.cache == "static":
-        return StaticRunner(model, max_model_len)
-    if space is None:
-        return ContinuousRunner(model, max_model_len)
-    cache = PagedCache(model.config, model.dtype, num_blocks=space.pool.num_blocks, block_size=space.block_size)
-    return PagedRunner(model, cache, config.paged_attention or "blocks")
+    """Makes the runner of a cache.
+
+    Raises:
+        InvariantError: The cache has none, or is to keep blocks and there are none.
+    """
+    match config.cache:
+        case "none":
+            return RecomputeRunner(model, max_model_len)
+        case "static":
+            return StaticRunner(model, max_model_len)
+        case "continuous":
+            return ContinuousRunner(model, max_model_len)
+        case "paged" if space is not None:
+            blocks = PagedCache(
+                model.config, model.dtype, num_blocks=space.pool.num_blocks, block_size=space.block_size
+            )
+            return PagedRunner(model, blocks, config.paged_attention or "blocks")
+        case "paged":
+            message = "cache 'paged' is run without blocks; give `make_runner` those that its scheduler has"
+            raise InvariantError(message, cache=config.cache)
+        case cache:
+            message = f"cache {cache!r} has no runner; the caches that have one are none, static, continuous, paged"
+            raise InvariantError(message, cache=cache)
 
 
 def block_space(model: Llama, config: EngineConfig, max_model_len: int, model_key: str = "") -> BlockSpace:

@@ -5,7 +5,7 @@ succeeded. What a cache holds past it is scratch, and is written over when the s
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, assert_never, runtime_checkable
 
 from refinfer.cache import CausalAttentionView, ContinuousCache, HostBlocks, PagedCache, PagedPart, StaticCache
 from refinfer.model import Llama
@@ -201,6 +201,8 @@ class PagedRunner:
                     self._cache.copy_blocks([(source, target)])
                 case ForgetBlocks(block_ids):
                     self._cache.forget(block_ids)
+                case _:
+                    assert_never(operation)
 
     def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
         """Runs the next tokens of each row, prompts and newest tokens in one pass."""

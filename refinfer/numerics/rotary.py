@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from refinfer.config import RopeConfig
+from refinfer.errors import UnsupportedModelError
 
 
 def inverse_frequencies(rope: RopeConfig, head_dim: int, dtype: torch.dtype) -> Float[Tensor, " half_head_dim"]:
@@ -20,14 +21,22 @@ def inverse_frequencies(rope: RopeConfig, head_dim: int, dtype: torch.dtype) -> 
         rope: The checkpoint's rotary settings.
         head_dim: Width of one head.
         dtype: float32, or float64 for a float64 model.
+
+    Raises:
+        UnsupportedModelError: The RoPE type has no formula here.
     """
     exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).to(dtype) / head_dim
     frequencies = 1.0 / (rope.rope_theta**exponents)
-    if rope.rope_type == "linear":
-        return frequencies / rope.factor
-    if rope.rope_type == "llama3":
-        return _llama3_scaled(frequencies, rope)
-    return frequencies
+    match rope.rope_type:
+        case "default":
+            return frequencies
+        case "linear":
+            return frequencies / rope.factor
+        case "llama3":
+            return _llama3_scaled(frequencies, rope)
+        case rope_type:
+            message = f"RoPE type {rope_type!r} has no frequencies; those that have are default, linear and llama3"
+            raise UnsupportedModelError(message, rope_type=rope_type)
 
 
 def _llama3_scaled(frequencies: Float[Tensor, " half_head_dim"], rope: RopeConfig) -> Float[Tensor, " half_head_dim"]:

@@ -9,10 +9,11 @@ HEADING = "## The files"
 
 
 def drawn_in_readme(readme: str) -> list[str]:
-    """The lines of the first code block under the heading."""
+    """The lines of the first code block under the heading; a fence closes it only where it stands alone."""
     _, _, section = readme.partition(f"\n{HEADING}\n")
-    _, _, block = section.partition("\n```text\n")
-    block, _, _ = block.partition("\n```")
+    _, _, rest = section.partition("\n```text\n")
+    block, _, after = rest.partition("\n```")
+    assert after.partition("\n")[0] == "", f"the line that closes the block under {HEADING!r} says more than that"
     return block.splitlines()
 
 
@@ -92,6 +93,11 @@ def test_draw_keeps_a_long_name_apart_from_its_text(tmp_path):
 def test_drawn_in_readme_takes_the_block_under_the_heading():
     readme = f"# T\n\n```text\nnot this\n```\n\n{HEADING}\n\nWords.\n\n```text\na/  A.\n  b  B.\n```\n"
     assert drawn_in_readme(readme) == ["a/  A.", "  b  B."]
+
+
+def test_drawn_in_readme_refuses_a_fence_that_a_heading_is_glued_to():
+    with pytest.raises(AssertionError, match="says more"):
+        drawn_in_readme(f"# T\n\n{HEADING}\n\n```text\na/  A.\n```## Next\n\n```sh\nb\n```\n")
 
 
 def test_branch_ends_at_the_next_line_at_the_margin():

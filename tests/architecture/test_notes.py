@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 TEST_ID = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?(?:\[[^\]`]*\])?`")
+NAME = re.compile(r"`@?([\w./-]+)(?:\(\.\.\.\))?`")
 LINK = re.compile(r"\[[^\]]*\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")
 
 
@@ -54,6 +55,49 @@ def test_pages_link_to_files_that_exist(page_by_path, root):
 def test_pages_open_and_close_their_blocks(page_by_path):
     stray = {path: stray_fences(page) for path, page in page_by_path.items()}
     assert {page: lines for page, lines in stray.items() if lines} == {}
+
+
+def names_that_lead_nowhere(section: str, files: list[str], sources: str) -> list[str]:
+    """What stands in backticks and is neither the end of a file's path nor a name of the code."""
+    named = [name for name in NAME.findall(section) if "NAME" not in name]
+    paths = [name for name in named if name.endswith((".py", ".toml"))]
+    words = [name for name in named if "/" not in name and name not in paths]
+    lost = [path for path in paths if not any(f"/{file}".endswith(f"/{path}") for file in files)]
+    return lost + [word for word in words if not re.search(rf"\b{word.split('.')[-1]}\b", sources)]
+
+
+def test_where_to_add_something_leads_to_files_and_names_that_exist(root, source_by_module):
+    page = (root / "notes" / "README.md").read_text("utf-8")
+    _, _, section = page.partition("## Where to add something\n")
+    section, _, _ = section.partition("\n## ")
+    files = [file.relative_to(root).as_posix() for pattern in ("*.toml", "*/**/*.py") for file in root.glob(pattern)]
+    assert len(NAME.findall(section)) > 50
+    assert names_that_lead_nowhere(section, files, "\n".join(source_by_module.values())) == []
+
+
+def test_names_that_lead_nowhere_sees_files_and_names():
+    section = "`a/b.py` `b.py` `c.py` `Klass.method` `@decorator(...)` `gone` `NAME_x.py` `a`"
+    sources = "class Klass:\n    def method(a): ...\ndef decorator(): ..."
+    assert names_that_lead_nowhere(section, ["refinfer/a/b.py"], sources) == ["c.py", "gone"]
+
+
+def properties_of(source: str) -> dict[str, str]:
+    """What each call of `Property` in a file names and asks."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return {
+        ast.literal_eval(call.args[0]): ast.literal_eval(call.args[1])
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id == "Property"
+    }
+
+
+def test_note_on_the_oracle_lists_every_property(root):
+    properties = properties_of((root / "oracle" / "properties.py").read_text("utf-8"))
+    page = (root / "notes" / "09-oracle.md").read_text("utf-8")
+    assert len(properties) > 10
+    assert [line for line in page.splitlines() if re.match(r"\| `\w+` \| .*\?", line)] == [
+        f"| `{name}` | {question} |" for name, question in properties.items()
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,11 @@ import pytest
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
 from refinfer import LLM, EngineConfig, SamplingParams, load_model
+from refinfer.config.engine_config import CACHES
 from refinfer.engine.assembly import make_core
 from refinfer.engine.engine import make_states
 from refinfer.engine.loading import LoadedModel
 from refinfer.scheduler import Request
-
-CACHES = ("none", "static", "continuous", "paged")
 
 
 @pytest.fixture(params=CACHES)

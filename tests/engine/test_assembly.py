@@ -1,27 +1,84 @@
 """Which parts belong to a cache, and how many blocks there are."""
 
+import inspect
+
 import pytest
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
 from refinfer import LLM, SamplingParams
-from refinfer.config import EngineConfig
-from refinfer.engine.assembly import block_space, load_draft_model, make_proposer, make_scheduler
-from refinfer.errors import CheckpointError, ConfigError
-from refinfer.scheduler import ContinuousScheduler, StaticScheduler
+from refinfer.config import EngineConfig, engine_config
+from refinfer.config.engine_config import CACHES, PREEMPTIONS, SCHEDULINGS
+from refinfer.engine import LoadedModel, assembly
+from refinfer.engine.assembly import (
+    block_space,
+    load_draft_model,
+    make_core,
+    make_proposer,
+    make_runner,
+    make_scheduler,
+)
+from refinfer.engine.model_runner import ContinuousRunner, PagedRunner, RecomputeRunner, StaticRunner
+from refinfer.errors import CheckpointError, ConfigError, InvariantError
+from refinfer.scheduler import BlockSpace, ContinuousScheduler, StaticScheduler
 from refinfer.speculative import DraftModelProposer, NgramProposer
 
+PARTS_BY_CACHE = {
+    "none": (StaticScheduler, RecomputeRunner),
+    "static": (StaticScheduler, StaticRunner),
+    "continuous": (ContinuousScheduler, ContinuousRunner),
+    "paged": (ContinuousScheduler, PagedRunner),
+}
 
-@pytest.mark.parametrize(
-    ("cache", "kind"),
-    [
-        ("none", StaticScheduler),
-        ("static", StaticScheduler),
-        ("continuous", ContinuousScheduler),
-        ("paged", ContinuousScheduler),
-    ],
-)
-def test_make_scheduler_makes_the_scheduler_of_each_cache(cache, kind):
-    assert type(make_scheduler(EngineConfig(cache=cache), None)) is kind
+
+@pytest.fixture
+def new_cache(monkeypatch):
+    """A cache that was added to the list of caches, and to nothing else."""
+    monkeypatch.setattr(engine_config, "CACHES", (*CACHES, "radix"))
+    return EngineConfig(cache="radix")
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_make_core_joins_the_scheduler_and_the_runner_of_each_cache(model, cache):
+    core = make_core(LoadedModel("", model, None, ()), EngineConfig(cache=cache), 10)
+    assert (type(core.scheduler), type(core.runner)) == PARTS_BY_CACHE[cache]
+
+
+def test_make_scheduler_refuses_a_cache_that_was_only_listed(new_cache):
+    with pytest.raises(InvariantError, match="cache 'radix' has no scheduler; none, static, continuous, p") as caught:
+        make_scheduler(new_cache, None)
+    assert caught.value.cache == "radix"
+
+
+@pytest.mark.parametrize("space", [None, BlockSpace(8, 4)], ids=["without blocks", "with blocks"])
+def test_make_runner_refuses_a_cache_that_was_only_listed(model, new_cache, space):
+    with pytest.raises(InvariantError, match=r"cache 'radix' has no runner; .* static, continuous, paged") as caught:
+        make_runner(new_cache, model, 10, space)
+    assert caught.value.cache == "radix"
+
+
+def test_make_runner_refuses_the_paged_cache_without_blocks(model):
+    with pytest.raises(InvariantError, match="cache 'paged' is run without blocks"):
+        make_runner(EngineConfig(), model, 10)
+
+
+@pytest.mark.parametrize(("option", "values"), [("scheduling", SCHEDULINGS), ("preemption", PREEMPTIONS)])
+def test_make_scheduler_tells_every_value_of_a_policy_from_the_others(option, values):
+    """The scheduler is told them as yes or no, which a third one would be lost in."""
+    schedulers = [vars(make_scheduler(EngineConfig(**{option: value}), None)) for value in values]
+    policies = [tuple(own for own in parts.values() if isinstance(own, bool)) for parts in schedulers]
+    assert len(set(policies)) == len(values)
+
+
+def test_block_space_is_told_all_that_it_takes(model, monkeypatch):
+    told = {}
+
+    def recorded(*arguments, **named):
+        told.update(inspect.signature(BlockSpace).bind(*arguments, **named).arguments)
+        return BlockSpace(*arguments, **named)
+
+    monkeypatch.setattr(assembly, "BlockSpace", recorded)
+    block_space(model, EngineConfig(num_blocks=3), 10)
+    assert set(told) == set(inspect.signature(BlockSpace).parameters)
 
 
 def test_pool_has_no_more_blocks_than_the_largest_batch_can_use(model):
@@ -83,6 +140,11 @@ def test_draft_model_is_loaded_where_the_settings_name_one(model, draft_folder):
 def test_draft_model_that_is_not_there_is_refused(model, tmp_path):
     with pytest.raises(CheckpointError, match="is not a folder"):
         load_draft_model(EngineConfig(speculative=str(tmp_path / "absent")), model)
+
+
+def test_make_proposer_refuses_a_draft_model_that_was_not_loaded():
+    with pytest.raises(InvariantError, match="speculative='a folder' names a draft model, and none was loaded"):
+        make_proposer(EngineConfig(speculative="a folder"), 10, None)
 
 
 def test_make_proposer_makes_what_the_settings_name(model):

@@ -9,6 +9,8 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from refinfer.config import RopeConfig
+from refinfer.config.rope_config import SUPPORTED_ROPE_TYPES
+from refinfer.errors import UnsupportedModelError
 from refinfer.numerics import inverse_frequencies
 
 head_dims = st.integers(1, 64).map(lambda half: 2 * half)
@@ -67,6 +69,19 @@ def test_inverse_frequencies_match_the_formula_in_float64(rope, head_dim):
     ours = inverse_frequencies(rope, head_dim, torch.float64)
     assert ours.dtype == torch.float64
     np.testing.assert_allclose(ours.numpy(), formula_frequencies(rope, head_dim), rtol=1e-13)
+
+
+@pytest.mark.parametrize("rope_type", SUPPORTED_ROPE_TYPES)
+def test_every_supported_rope_type_has_frequencies(rope_type):
+    rope = RopeConfig(rope_type, 10000.0, 8.0, 1.0, 4.0, 64.0)
+    assert inverse_frequencies(rope, 64, torch.float64).shape == (32,)
+
+
+def test_inverse_frequencies_refuse_a_rope_type_without_a_formula():
+    words = "RoPE type 'yarn' has no frequencies; .* default, linear and llama3"
+    with pytest.raises(UnsupportedModelError, match=words) as caught:
+        inverse_frequencies(RopeConfig("yarn", factor=2.0), 64, torch.float64)
+    assert caught.value.rope_type == "yarn"
 
 
 def test_llama3_scaling_leaves_fast_pairs_and_divides_slow_ones():

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from transformers import LlamaConfig
 
-from oracle.checkpoint_spec import CheckpointSpec, llama_3_2_1b_spec
+from oracle.checkpoint_spec import ROPE_TYPES, CheckpointSpec, llama_3_2_1b_spec
 from oracle.checkpoint_weights import weight_shapes
 from oracle.errors import ScenarioError
+from refinfer.config import RopeConfig
+from refinfer.config.rope_config import SUPPORTED_ROPE_TYPES
 
 OTHER_VALUES = CheckpointSpec(
     seed=1,
@@ -76,7 +78,17 @@ def test_spec_refuses_values_that_do_not_go_together(changes, words):
         CheckpointSpec(**changes)
 
 
-@pytest.mark.parametrize("rope_type", ["default", "linear", "llama3"])
+def test_every_rope_type_that_the_engine_runs_can_be_generated():
+    assert ROPE_TYPES == SUPPORTED_ROPE_TYPES
+
+
+@pytest.mark.parametrize("rope_type", ROPE_TYPES)
+def test_engine_reads_every_rope_setting_that_is_written(rope_type):
+    rope = RopeConfig.from_raw_config(CheckpointSpec(rope_type=rope_type).raw_config())
+    assert rope.rope_type == rope_type
+
+
+@pytest.mark.parametrize("rope_type", ROPE_TYPES)
 def test_both_forms_of_config_mean_the_same_to_the_reference(rope_type):
     spec = replace(OTHER_VALUES, rope_type=rope_type)
     older = LlamaConfig(**spec.raw_config()).to_dict()

@@ -15,12 +15,13 @@ from oracle.passes import (
     names_in_pass,
 )
 from refinfer import LLM, SamplingParams, load_model
+from refinfer.config.engine_config import CACHES
 from refinfer.engine.model_runner import ContinuousRunner
 
 PROMPTS = ([40], [2, 3, 4, 5, 6, 7], [70, 71, 72])
 CUTS = ((), (1, 4), (2,))
 MAX_TOKENS = (2, 5, 3)
-KEEPING_MODES = ("static", "continuous", "paged")
+KEEPING_MODES = tuple(cache for cache in CACHES if cache != "none")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from oracle import rejection_law
 from oracle.errors import LogitsMismatch
 from oracle.faults import FAULTS, LAW_FAULTS
 from oracle.rejection_law import LAW_BOUND, check_rejection_law, check_sampled_law, law_after_verification
+from oracle.sampling_effects import TOKEN_PARAMETERS
 
 NUM_CASES = 60
 
@@ -50,6 +51,13 @@ def test_check_counts_the_pairs_that_may_reject(seed):
 def test_check_counts_no_pair_of_equal_distributions(monkeypatch):
     monkeypatch.setattr(rejection_law, "_distribution", lambda *_: np.array([0.5, 0.5]))
     assert check_rejection_law(NUM_CASES, 0) == 0
+
+
+def test_sampled_law_draws_every_parameter_that_changes_a_token_but_one():
+    """Presence is left out: what it does to a token that stands there, a bias does too."""
+    random = np.random.default_rng(0)
+    drawn = {name for _ in range(NUM_CASES) for name in rejection_law._parameters(random, 6).named}
+    assert drawn == set(TOKEN_PARAMETERS) - {"presence_penalty"}
 
 
 @pytest.mark.parametrize("name", OF_PAIRS)

@@ -10,9 +10,9 @@ from rich.console import Console
 from oracle.observation import Observation
 from oracle.report import as_json, describe_requests, environment, save_failures, show_table
 from oracle.scenario import RequestSpec, Scenario
+from oracle.subjects import MODES
 from oracle.verdicts import Cell, Failure
 
-MODES = ("none", "static", "continuous", "paged", "paged_gather")
 SCENARIO = Scenario(requests=(RequestSpec((1, 2, 3), max_tokens=4), RequestSpec((5,), cuts=())), dtype="float16")
 
 

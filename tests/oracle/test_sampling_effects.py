@@ -1,6 +1,6 @@
 """A parameter that does nothing is seen, and one that does is witnessed."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 
 from oracle.errors import OutcomeMismatch
 from oracle.lone_answer import Surroundings, answer_alone
-from oracle.sampling_effects import check_logprobs, drawn, effects_of
+from oracle.sampling_effects import TOKEN_PARAMETERS, check_logprobs, drawn, effects_of
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_core import requests_of
@@ -34,6 +34,15 @@ def run_of(sampling):
     spec = RequestSpec((1, 2, 3), 12, ignore_eos=True, sampling=sampling)
     (request,) = requests_of(Scenario((spec,), checkpoint=None, is_symbolic=True))
     return spec, request, answer_alone(request, 0, _Prefix(None), Surroundings(frozenset(), 64, None))
+
+
+WITHOUT_TOKEN = {"n", "seed", "logprobs", "prompt_logprobs", "stop", "stop_token_ids"}
+"""Parameters that `other_effects` looks for."""
+
+
+def test_every_parameter_is_looked_for():
+    assert {*TOKEN_PARAMETERS, *WITHOUT_TOKEN} == {field.name for field in fields(SamplingSpec)}
+    assert set(TOKEN_PARAMETERS) <= set(VALUES)
 
 
 @pytest.mark.parametrize("name", VALUES)

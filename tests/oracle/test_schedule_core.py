@@ -1,14 +1,17 @@
 """Engines are set up as a scenario says."""
 
-from dataclasses import replace
+import inspect
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
+from oracle import schedule_core
 from oracle.case import Case
 from oracle.checked_proposer import CheckedProposer
 from oracle.checkpoints import CheckpointSpec
 from oracle.engine_spec import SPECULATIVES, EngineSpec
+from oracle.errors import ScenarioError
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_core import (
@@ -17,12 +20,17 @@ from oracle.schedule_core import (
     model_core,
     num_blocks_of,
     requests_of,
-    scripted_proposer,
+    scheduler_of,
     symbolic_core,
 )
 from oracle.scripted_proposer import ScriptedProposer
+from oracle.scripted_scheduler import ScriptedScheduler
 from oracle.symbolic_check import SYMBOLIC_MODES, symbolic_answers
+from refinfer.config import EngineConfig, engine_config
+from refinfer.config.engine_config import CACHES, CACHES_BY_OPTION, PREEMPTIONS, SCHEDULINGS
+from refinfer.engine.assembly import make_scheduler
 from refinfer.engine.core import EngineCore
+from refinfer.scheduler import BlockSpace, ContinuousScheduler
 from refinfer.speculative import DraftModelProposer, NgramProposer
 
 
@@ -46,6 +54,52 @@ def test_requests_have_fixed_seeds():
 def test_settings_reach_the_blocks():
     space = block_space_of(scenario_of(block_size=2, num_spare_blocks=0, num_swap_blocks=1))
     assert (space.block_size, space.pool.num_blocks, space.num_swap_blocks, space.prefix) == (2, 5, 1, None)
+
+
+def test_settings_of_blocks_are_all_that_the_shipped_ones_are_told(monkeypatch):
+    """A setting that only the shipped engine hands on would never be varied by a schedule."""
+    told = {}
+
+    def recorded(*arguments, **named):
+        told.update(inspect.signature(BlockSpace).bind(*arguments, **named).arguments)
+        return BlockSpace(*arguments, **named)
+
+    monkeypatch.setattr(schedule_core, "BlockSpace", recorded)
+    block_space_of(scenario_of())
+    assert set(told) == set(inspect.signature(BlockSpace).parameters)
+
+
+def test_every_option_of_some_caches_is_one_of_a_schedule_but_for_those_with_a_reason():
+    own = {field.name for field in fields(EngineSpec)}
+    others = {"num_blocks", "kv_cache_memory"} | {"paged_attention"}
+    assert set(CACHES_BY_OPTION) - own == others, "spare blocks stand for the first two, and modes for the last"
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_scheduler_is_of_the_shipped_kind_and_scripted_where_requests_join(cache):
+    config = EngineConfig(cache=cache)
+    own, shipped = scheduler_of(scenario_of(), config, None), make_scheduler(config, None)
+    assert type(own) is (ScriptedScheduler if isinstance(shipped, ContinuousScheduler) else type(shipped))
+    assert isinstance(own, type(shipped))
+
+
+@pytest.mark.parametrize(("option", "values"), [("scheduling", SCHEDULINGS), ("preemption", PREEMPTIONS)])
+def test_scheduler_tells_every_value_of_a_policy_from_the_others(option, values):
+    config = EngineConfig(cache="continuous")
+    schedulers = [vars(scheduler_of(scenario_of(**{option: value}), config, None)) for value in values]
+    policies = [tuple(own for own in parts.values() if isinstance(own, bool)) for parts in schedulers]
+    assert len(set(policies)) == len(values)
+
+
+@pytest.mark.parametrize("mode", ["paged_gather", "radix"])
+def test_symbolic_core_refuses_a_mode_without_a_runner_on_the_symbolic_model(monkeypatch, mode):
+    """Also one that was added to the list of caches, and to nothing else."""
+    monkeypatch.setattr(engine_config, "CACHES", (*CACHES, "radix"))
+    with pytest.raises(
+        ScenarioError, match=f"mode '{mode}' has no runner on the symbolic model; .* none, st"
+    ) as caught:
+        symbolic_core(scenario_of(), mode)
+    assert caught.value.mode == mode
 
 
 @pytest.mark.parametrize("mode", SYMBOLIC_MODES)
@@ -120,17 +174,3 @@ def test_model_core_guesses_with_what_the_scenario_says(model_case, speculative,
         assert inner._model is (loaded.model if speculative == "self" else case.draft_model)
         assert inner.num_free_blocks == num_blocks_of(case.scenario)
         assert not batch_invariant or proposer._model is inner._model
-
-
-def test_script_knows_what_every_sample_gives_alone():
-    requests = (RequestSpec((1,), 2), RequestSpec((2,), 3, ignore_eos=True, sampling=SamplingSpec(n=2, seed=1)))
-    scenario = replace(scenario_of(speculative="scripted", guesses=("end",)), requests=requests)
-    expected = symbolic_answers(scenario)
-    proposer = scripted_proposer(scenario, expected, 15, 16)
-    assert isinstance(proposer, ScriptedProposer)
-    assert dict(proposer._token_ids_by_answer) == {
-        ("0", 0): expected[0][0].output.token_ids,
-        ("1", 0): expected[1][0].output.token_ids,
-        ("1", 1): expected[1][1].output.token_ids,
-    }
-    assert (proposer._guesses, proposer._end_token_id, proposer._vocab_size) == (("end",), 15, 16)

@@ -1,5 +1,7 @@
 """Schedules are legal, simple first, and have every feature often enough."""
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
@@ -7,8 +9,14 @@ from hypothesis import strategies as st
 from oracle.checkpoints import CheckpointSpec
 from oracle.choosers import RandomChooser
 from oracle.engine_spec import GUESSES, SPECULATIVES
+from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
-from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule, symbolic_schedules
+from oracle.schedule_strategies import (
+    _ALL_SETTINGS,
+    choose_model_schedule,
+    choose_symbolic_schedule,
+    symbolic_schedules,
+)
 from oracle.schedule_witness import FEATURES, PAIRS, WitnessTable
 from oracle.symbolic import VOCAB_SIZE
 from oracle.symbolic_check import run_symbolic
@@ -17,6 +25,10 @@ pytestmark = pytest.mark.without_shape_checks
 
 EXACTLY = settings(suppress_health_check=list(HealthCheck), database=None, phases=(Phase.generate, Phase.shrink))
 NUM_SCHEDULES = 300
+
+
+def test_every_parameter_may_come_up():
+    assert set().union(*_ALL_SETTINGS) == {field.name for field in fields(SamplingSpec)}
 
 
 @settings(suppress_health_check=list(HealthCheck))

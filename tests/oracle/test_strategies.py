@@ -14,10 +14,9 @@ from oracle.scenario import RequestSpec, Scenario
 from oracle.strategies import checkpoint_specs, model_scenarios, requests, scenarios, texts
 from oracle.subjects import MODES
 from oracle.tiny_tokenizer import SPECIAL_TOKENS
+from refinfer.config.rope_config import SUPPORTED_ROPE_TYPES
 
 pytestmark = pytest.mark.without_shape_checks
-
-ROPE_TYPES = ("default", "linear", "llama3")
 
 EXACTLY = settings(database=None, phases=(Phase.generate, Phase.shrink))
 
@@ -127,7 +126,7 @@ def two_hundred(scripted_case):
         (lambda spec: spec.num_layers, {1, 2, 3}),
         (
             lambda spec: (spec.rope_type, spec.legacy_rope_keys),
-            set(product(("default", "linear", "llama3"), (False, True))),
+            set(product(SUPPORTED_ROPE_TYPES, (False, True))),
         ),
         (lambda spec: spec.rope_theta, {10000.0, 500000.0}),
         (lambda spec: spec.low_freq_factor, {0.125, 1.0}),

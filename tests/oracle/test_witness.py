@@ -13,6 +13,7 @@ from oracle.divergence import first_divergence
 from oracle.errors import ReferenceUnavailable, ScenarioError
 from oracle.reference import Reference
 from oracle.witness import Witness, inverse_frequencies, silu
+from oracle.witness_checkpoint import SETTINGS_BY_ROPE_TYPE
 
 LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -107,6 +108,17 @@ def test_llama3_scaling_meets_all_three_bands():
     assert shares.max() == 1
     assert np.isclose(shares.min(), 1 / 8)
     assert ((shares > 0.2) & (shares < 0.9)).any()
+
+
+@pytest.mark.parametrize("rope_type", SETTINGS_BY_ROPE_TYPE)
+def test_every_rope_type_that_the_witness_reads_has_a_formula(rope_type):
+    assert inverse_frequencies(LLAMA3_ROPE | {"rope_type": rope_type}, head_dim=10).shape == (5,)
+
+
+def test_inverse_frequencies_refuse_a_rope_type_without_a_formula():
+    with pytest.raises(ScenarioError, match=r"RoPE type 'yarn' has no formula; .* default, linear, llama3") as caught:
+        inverse_frequencies(LLAMA3_ROPE | {"rope_type": "yarn"}, head_dim=10)
+    assert caught.value.rope_type == "yarn"
 
 
 def with_norm_epsilon(witness, _monkeypatch):

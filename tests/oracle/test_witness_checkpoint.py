@@ -12,7 +12,8 @@ from transformers import LlamaConfig
 from oracle.errors import ReferenceUnavailable
 from oracle.reference import Reference
 from oracle.witness import Witness
-from oracle.witness_checkpoint import WitnessConfig, to_float64
+from oracle.witness_checkpoint import SETTINGS_BY_ROPE_TYPE, WitnessConfig, to_float64
+from refinfer.config.rope_config import _NUMBERS_BY_ROPE_TYPE
 
 SHORTEST_CONFIG: dict[str, Any] = {
     "model_type": "llama",
@@ -110,6 +111,10 @@ def test_tied_config_with_two_different_weights_keeps_both(save_llama):
     token_ids = list(range(20))
     difference = Witness.open(folder).logits(token_ids) - Reference.open(folder).logits(token_ids).numpy()
     assert np.abs(difference).max() < 1e-4
+
+
+def test_witness_knows_every_rope_type_that_the_engine_runs_with_the_same_numbers():
+    assert SETTINGS_BY_ROPE_TYPE == _NUMBERS_BY_ROPE_TYPE
 
 
 @pytest.mark.parametrize(

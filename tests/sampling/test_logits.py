@@ -1,5 +1,8 @@
 """From logits to probabilities: each step by hand, and all of them against a plain computation."""
 
+from dataclasses import fields
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import assume, example, given
@@ -64,6 +67,39 @@ def cases(draw):
     eos = draw(st.sets(ids, max_size=2))
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     return np.array(row, dtype=dtype), params, {"prompt": prompt, "output": output, "eos": eos}
+
+
+EXAMPLES: dict[str, Any] = {
+    "temperature": 2.0,
+    "max_tokens": 1,
+    "ignore_eos": True,
+    "n": 2,
+    "top_k": 2,
+    "top_p": 0.5,
+    "min_p": 0.5,
+    "repetition_penalty": 2.0,
+    "presence_penalty": 1.0,
+    "frequency_penalty": 1.0,
+    "logit_bias": {1: 1.0},
+    "logprobs": 1,
+    "prompt_logprobs": 1,
+    "seed": 1,
+    "stop": "a",
+    "stop_token_ids": (1,),
+    "min_tokens": 9,
+}
+"""A value of each parameter that is not its default."""
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(SamplingParams)])
+def test_parameters_tell_of_every_step_before_temperature(name):
+    """A step that `changes_logits` does not know of is passed over where it is the only one."""
+    row = row_of(1, 2, 3)
+    values: dict[str, Any] = {"max_tokens": None, name: EXAMPLES[name]}
+    params, with_all_steps = SamplingParams(**values), SamplingParams(**values)
+    vars(with_all_steps)["changes_logits"] = True
+    is_changed = process_logits(row, context_of(with_all_steps, output=[1], eos={0})).tolist() != row.tolist()
+    assert params.changes_logits == is_changed
 
 
 @given(case=cases())

@@ -56,10 +56,17 @@ def read_weights(folder: Path) -> dict[str, Array]:
 
 
 def llama3_factors(config: dict[str, Any]) -> Array | None:
-    """Gives what each wavelength is divided by under RoPE of type "llama3"; nothing under another."""
+    """Gives what each wavelength is divided by under RoPE of type "llama3"; nothing under another.
+
+    Raises:
+        Refused: RoPE is of a type that nothing is written for, neither here nor by those who ask.
+    """
     rope = config["rope"]
-    if rope["rope_type"] != "llama3":
+    if rope["rope_type"] in ("default", "linear"):
         return None
+    if rope["rope_type"] != "llama3":
+        message = f"RoPE of type {rope['rope_type']!r} has no formula here; default, linear and llama3 have one"
+        raise Refused(message)
     length = rope.get("original_max_position_embeddings") or config["original_max_position_embeddings"]
     low, high, factor = rope["low_freq_factor"], rope["high_freq_factor"], rope["factor"]
     factors = []
@@ -71,7 +78,11 @@ def llama3_factors(config: dict[str, Any]) -> Array | None:
 
 
 def inverse_frequencies(config: dict[str, Any]) -> Array:
-    """Gives by how much each pair of a head turns from one place to the next, whatever the type of RoPE."""
+    """Gives by how much each pair of a head turns from one place to the next, whatever the type of RoPE.
+
+    Raises:
+        Refused: There is no formula for it.
+    """
     rope = config["rope"]
     places = np.arange(0, config["head_dim"], 2, dtype=np.float64) / config["head_dim"]
     frequencies: Array = 1.0 / rope["rope_theta"] ** places

@@ -6,6 +6,7 @@ from typing import Any
 from oracle.engines.adapter import Refused
 from oracle.engines.messages import EngineOutput, EngineRequest, EngineSample
 from refinfer import CompletionOutput, RequestOutput, SamplingParams
+from refinfer.config.engine_config import CACHES_BY_OPTION
 
 MAX_MODEL_LEN = 64
 """Short, so that a pool which holds one longest request and no more makes requests give way to each other."""
@@ -25,12 +26,10 @@ SELF = "self"
 _BLOCK_SIZES = (16, 4, 1)
 _NUMS_BLOCKS = (None, 4, 16, 64)
 
-_KNOBS: dict[str, list[Any]] = {"max_num_seqs": [8, 1, 3]}
-_KNOBS_WITHOUT_RECTANGLE: dict[str, list[Any]] = {
+_KNOBS: dict[str, list[Any]] = {
+    "max_num_seqs": [8, 1, 3],
     "max_num_batched_tokens": [None, 16, 5],
     "scheduling": ["running_first", "prefill_first"],
-}
-_KNOBS_OF_BLOCKS: dict[str, list[Any]] = {
     "block_size": list(_BLOCK_SIZES),
     "num_blocks": list(_NUMS_BLOCKS),
     "enable_prefix_caching": [True, False],
@@ -40,6 +39,7 @@ _KNOBS_OF_BLOCKS: dict[str, list[Any]] = {
     "speculative": [None, "ngram", SELF],
     "num_speculative_tokens": [None, 1, 3],
 }
+"""All knobs; a mode has those that its cache takes."""
 
 SAME_PARAMETERS = (
     "temperature",
@@ -92,10 +92,10 @@ def knobs_of(mode: str) -> tuple[dict[str, list[Any]], tuple[dict[str, Any], ...
     Of the pools only those are left that hold exactly one longest request: smaller ones are refused, and in larger
     ones nobody has to give way.
     """
-    if mode in ("none", "static"):
-        return _KNOBS, ()
-    if mode == "continuous":
-        return _KNOBS | _KNOBS_WITHOUT_RECTANGLE, ()
+    cache = OPTIONS_BY_MODE[mode]["cache"]
+    knobs = {name: values for name, values in _KNOBS.items() if cache in CACHES_BY_OPTION.get(name, (cache,))}
+    if "block_size" not in knobs:
+        return knobs, ()
     other_pools = [
         {"block_size": block_size, "num_blocks": num_blocks}
         for block_size in _BLOCK_SIZES
@@ -103,7 +103,7 @@ def knobs_of(mode: str) -> tuple[dict[str, list[Any]], tuple[dict[str, Any], ...
         if num_blocks is not None and block_size * num_blocks != MAX_MODEL_LEN
     ]
     guessless = [{"speculative": None, "num_speculative_tokens": num_tokens} for num_tokens in (1, 3)]
-    return _KNOBS | _KNOBS_WITHOUT_RECTANGLE | _KNOBS_OF_BLOCKS, (*other_pools, *guessless)
+    return knobs, (*other_pools, *guessless)
 
 
 def sampling_params(request: EngineRequest, *, takes_salt: bool) -> SamplingParams:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from oracle.contract.processing import USUAL_ORDER, Place, growth, processed
-from oracle.engines.parameters import DEFAULT_BY_PARAMETER
+from oracle.contract.filters import _FILTERS
+from oracle.contract.processing import _STEPS, USUAL_FILTERS, USUAL_ORDER, Place, growth, processed
+from oracle.engines.parameters import DEFAULT_BY_PARAMETER, PARAMETERS
 
 NEVER = -np.inf
 ROW = [2.0, -1.0, 0.5, 4.0, -2.0]
@@ -30,6 +31,17 @@ def after(parameters, *, prompt=(0,), output=(), row=ROW, **fields):
 )
 def test_parameter_does_what_it_means(parameters, expected):
     assert after(parameters) == expected
+
+
+WITHOUT_STEP = {"temperature", "seed", "n", "stop_token_ids", "logprobs", "prompt_logprobs", "logits"}
+WITHOUT_EFFECT = {"priority", "cache_salt"}
+
+
+def test_every_parameter_has_a_step_or_a_filter_or_a_reason_to_have_none():
+    """One that had neither would be taken for one that changes no token."""
+    assert set(_STEPS) == set(USUAL_ORDER)
+    assert set(_FILTERS) == set(USUAL_FILTERS)
+    assert {*USUAL_ORDER, *USUAL_FILTERS} == set(PARAMETERS) - WITHOUT_STEP - WITHOUT_EFFECT
 
 
 @pytest.mark.parametrize("name", USUAL_ORDER)

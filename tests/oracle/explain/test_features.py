@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -47,6 +47,31 @@ def test_model_has_switches_only_where_it_is_generated(schedule):
     assert without(schedule, "model: num_kv_heads").checkpoint.num_kv_heads == 2
     names = {switch.name for switch in switches_of(replace(schedule, checkpoint=None), None)}
     assert not any(name.startswith("model: ") for name in names)
+
+
+def test_every_setting_of_an_engine_has_a_switch(schedule):
+    """A failure that needs a setting without one is never told that it does."""
+    changed = EngineSpec(
+        max_num_batched_tokens=3,
+        scheduling="prefill_first",
+        block_size=2,
+        num_spare_blocks=1,
+        enable_prefix_caching=True,
+        preemption="swap",
+        num_swap_blocks=1,
+        placement_seed=1,
+        speculative="ngram",
+        num_speculative_tokens=2,
+        guesses=("wrong",),
+        max_model_len_cut=1,
+    )
+    assert all(getattr(changed, field.name) != field.default for field in fields(EngineSpec))
+    scenario = replace(schedule, engine=changed)
+    for switch in switches_of(scenario, 0):
+        scenario = switch.off(scenario)
+    of_guesses = {"num_speculative_tokens", "guesses"}
+    left = {field.name for field in fields(EngineSpec) if getattr(scenario.engine, field.name) != field.default}
+    assert left == of_guesses, "which mean nothing where nothing guesses"
 
 
 def test_switches_leave_the_simplest_run_as_it_is(schedule):

@@ -1,8 +1,12 @@
 import json
+from dataclasses import replace
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
+from oracle.errors import OracleError
+from oracle.explain.clues import Rung
 from oracle.explain.explain_scenario import explain_scenario
 from oracle.explain.explanation import Explanation
 from oracle.explain.show import show_explanation, steps_table
@@ -28,6 +32,14 @@ def test_verdict_comes_first_then_ladder_features_and_steps(symbolic):
         assert words in text
     again = Explanation.from_data(json.loads(json.dumps(explanation.to_data())))
     assert shown(again) == text
+
+
+def test_rung_that_is_reached_without_an_answer_is_refused(whole):
+    """It was shown with the features that the failure needs."""
+    rungs = (*whole.rungs, Rung("tables", is_reached=True, note=""))
+    with pytest.raises(OracleError, match="rung 'tables' is reached, and what it found is missing") as caught:
+        shown(replace(whole, rungs=rungs))
+    assert caught.value.rung == "tables"
 
 
 def test_steps_stand_in_a_table_of_their_own(whole):

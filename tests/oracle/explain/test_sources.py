@@ -1,6 +1,7 @@
 import pytest
 
 from oracle.explain import sources
+from oracle.subjects import MODES
 
 
 @pytest.mark.parametrize(
@@ -16,6 +17,10 @@ from oracle.explain import sources
 )
 def test_module_stands_in_its_file(path, file):
     assert sources.sources_of_module(path)[0] == file
+
+
+def test_every_mode_has_a_source():
+    assert tuple(sources.CACHE_BY_MODE) == MODES
 
 
 def test_every_named_source_exists(request):

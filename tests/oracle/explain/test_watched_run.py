@@ -2,12 +2,13 @@ import pytest
 
 from oracle.errors import InvariantViolation, OutcomeMismatch
 from oracle.explain.watched_run import sign_of_error
+from oracle.symbolic_check import SYMBOLIC_MODES
 from refinfer.cache.block_pool import BlockPool
 from refinfer.errors import RefinferError
 
 
 def test_symbolic_run_shows_no_sign_in_any_mode(symbolic, watched):
-    assert [watched(symbolic, mode).signs for mode in ("none", "static", "continuous", "paged")] == [[]] * 4
+    assert [watched(symbolic, mode).signs for mode in SYMBOLIC_MODES] == [[]] * len(SYMBOLIC_MODES)
 
 
 def test_error_points_at_where_it_was_raised():

@@ -8,7 +8,8 @@ from oracle.errors import NeverEnds
 from oracle.faults import FAULTS
 from oracle.reference import Reference
 from oracle.scenario import DTYPES, RequestSpec
-from oracle.subjects import MODES, RefinferSubject, Subject
+from oracle.subjects import MODES, RefinferSubject, Subject, options_of
+from refinfer.config.engine_config import CACHES, READERS
 
 SPEC = CheckpointSpec(num_layers=1, eos_token_ids=tuple(range(1, 131, 3)))
 REQUESTS = [
@@ -27,6 +28,15 @@ def folder():
 def subject(folder, mode, *, dtype="float32", max_num_seqs=16):
     """A mode in the dock."""
     return RefinferSubject(folder, mode, dtype=dtype, max_num_seqs=max_num_seqs)
+
+
+def test_every_cache_and_every_reader_is_a_mode():
+    """And no mode is another one under a second name."""
+    options = [options_of(mode) for mode in MODES]
+    ways = [(cache, reader) for cache in CACHES for reader in (READERS if cache == "paged" else (None,))]
+    assert sorted((own["cache"], own.get("paged_attention") or "") for own in options) == sorted(
+        (cache, reader or "") for cache, reader in ways
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)

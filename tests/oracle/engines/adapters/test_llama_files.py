@@ -96,6 +96,14 @@ def test_inverse_frequencies_of_linear_scaling_are_divided(config_of):
     np.testing.assert_allclose(linear * 4.0, plain)
 
 
+@pytest.mark.parametrize("ask", [llama3_factors, inverse_frequencies])
+def test_frequencies_refuse_a_type_without_a_formula(config_of, ask):
+    config = config_of()
+    config["rope"]["rope_type"] = "yarn"
+    with pytest.raises(Refused, match="RoPE of type 'yarn' has no formula here"):
+        ask(config)
+
+
 def test_llama3_factors_touch_long_waves_only(config_of):
     factors = llama3_factors(config_of(rope_parameters=LLAMA3, head_dim=32))
     assert factors is not None

@@ -3,18 +3,21 @@ from dataclasses import fields
 import pytest
 
 from oracle.contract.constructions import covering_array
+from oracle.contract.processing import USUAL_FILTERS, USUAL_ORDER
 from oracle.engines.adapter import Refused
 from oracle.engines.adapters.refinfer_engine import RefinferAdapter
 from oracle.engines.adapters.refinfer_settings import (
     COUNTED,
     MAX_MODEL_LEN,
     OPTIONS_BY_MODE,
+    PARAMETER_ORDER,
     knobs_of,
     sampling_params,
     to_output,
     to_sample,
 )
 from oracle.engines.parameters import PARAMETERS
+from oracle.subjects import MODES, options_of
 from refinfer import CompletionOutput, EngineConfig, Logprob, RequestOutput, SamplingParams
 from refinfer.config.engine_config import engine_config
 from refinfer.engine import EngineStats
@@ -22,6 +25,9 @@ from refinfer.errors import SamplingParamsError
 
 NOT_KNOBS = {"cache", "paged_attention", "max_model_len", "batch_invariant", "dtype", "device", "kv_cache_memory"}
 """Options that stand for a mode, break its claim, or say with other words what a knob says."""
+
+NOT_PARAMETERS = {"max_tokens", "stop"}
+"""The first stands in every request by itself; the other is about text, and token ids go in and out."""
 
 
 def completion(**values):
@@ -33,9 +39,21 @@ def test_every_option_of_the_engine_is_a_knob_but_for_those_with_a_reason():
     assert set(knobs_of("paged")[0]) | NOT_KNOBS == {field.name for field in fields(EngineConfig)}
 
 
+def test_every_mode_of_the_harness_is_an_engine_in_the_dock():
+    own = {mode.replace("-", "_"): options for mode, options in OPTIONS_BY_MODE.items()}
+    assert own == {mode: options_of(mode) for mode in MODES}
+
+
 def test_every_parameter_of_both_sides_is_declared():
-    own = {field.name for field in fields(SamplingParams)} & set(PARAMETERS)
+    own = {field.name for field in fields(SamplingParams)} - NOT_PARAMETERS
+    assert own <= set(PARAMETERS), "every engine may be asked for it"
     assert own | {"logits", "cache_salt"} == set(RefinferAdapter("paged").declare().parameters)
+
+
+def test_every_step_of_sampling_has_its_place_in_the_order():
+    """But for `ignore_eos`, which bars no token here."""
+    steps = {*USUAL_ORDER, *USUAL_FILTERS, "temperature"} & set(RefinferAdapter("paged").declare().parameters)
+    assert set(PARAMETER_ORDER) == steps - {"ignore_eos"}
 
 
 @pytest.mark.parametrize("mode", OPTIONS_BY_MODE)
