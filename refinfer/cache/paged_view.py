@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -43,9 +44,9 @@ class PagedPart:
 def slots_of(part: PagedPart, block_size: int) -> SlotMapping:
     """Gives the slots of a request's tokens, up to the last one that runs."""
     used = part.block_ids[: BlockTable.blocks_for(part.num_tokens, block_size)]
-    block_ids = torch.tensor(used, dtype=torch.int64)
-    slots = block_ids[:, None] * block_size + torch.arange(block_size)  # blocks block_size
-    return slots.flatten()[: part.num_tokens]
+    block_ids = np.array(used, dtype=np.int64)  # NumPy, since the tables are short and made anew for each step
+    slots = block_ids[:, None] * block_size + np.arange(block_size)  # blocks block_size
+    return torch.from_numpy(slots.ravel()[: part.num_tokens])
 
 
 class _PagedView:
@@ -186,9 +187,9 @@ class BlocksAttentionView(_PagedView):
 
 def _rows_of(slots: SlotMapping, zero_slot: int, num_kv_heads: int) -> Int[Tensor, " rows"]:
     """Gives where each place of each head is read from, counted in heads, in the order of a dense rectangle."""
-    places = torch.full((whole_tiles(len(slots)),), zero_slot)
-    places[: len(slots)] = slots
-    return (places * num_kv_heads + torch.arange(num_kv_heads)[:, None]).flatten()
+    places = np.full(whole_tiles(len(slots)), zero_slot)
+    places[: len(slots)] = slots.numpy()
+    return torch.from_numpy((places * num_kv_heads + np.arange(num_kv_heads)[:, None]).ravel())
 
 
 def _groups(parts: Sequence[PagedPart]) -> list[tuple[int, ...]]:
