@@ -6,9 +6,9 @@ own machine.
     python debug/row_dependence.py
     python debug/row_dependence.py --dtypes float32,bfloat16 --threads 2
 
-Each operation runs on many rows, and on fewer of them; on keys that are followed by more masked ones; on tiles of
-queries beside fewer others; and on numbers that lie elsewhere in memory. A cell counts the tries in which a row's bits
-changed, of all tries, with the largest change.
+Each operation runs on many rows, and on fewer of them; on keys that are followed by more masked ones; in a batch, and
+in a smaller one; and on numbers that lie elsewhere in memory. A cell counts the tries in which a row's bits changed, of
+all tries, with the largest change.
 """
 
 import argparse
@@ -29,10 +29,8 @@ from oracle.scenario import DTYPES
 from refinfer.attention_layout import AttentionLayout
 from refinfer.numerics import InvariantNumerics, PlainNumerics, dtype_by_name
 from refinfer.numerics.products import PackedProduct, PlainProduct, TiledProduct
-from refinfer.numerics.tile_kernels import ProductKernel
 
 PLAIN, INVARIANT = PlainNumerics(), InvariantNumerics()
-_PRODUCTS = ProductKernel()
 WIDTHS = (48, 64, 100, 172, 344, 576)
 NUM_ROWS = 70
 COUNTS = (1, 2, 3, 5, 8, 16, 17, 33, 64)
@@ -114,10 +112,10 @@ def _tallies(dtype: torch.dtype) -> Iterator[tuple[str, str, Tally]]:
     ):
         yield name, "queries beside it", _by_queries(numerics, dtype)
         yield name, "masked keys behind it", _by_room(attend, dtype)
-    for tile_rows in (1, 2, 3, 4, 6, 8):
-        name = f"attention, products of {tile_rows}"
-        yield name, "tiles beside it", _by_tiles(tile_rows, dtype)
-        yield name, "where keys lie", _by_place_of_keys(tile_rows, dtype)
+    for num_rows in (1, 2, 3, 4, 6, 8):
+        name = f"batched products of {num_rows}"
+        yield name, "products beside it", _by_batch(num_rows, dtype)
+        yield name, "where a matrix lies", _by_place_in_a_batch(num_rows, dtype)
 
 
 def _drawn(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
@@ -179,36 +177,41 @@ def _attend_masked(query: Tensor, keys: Tensor, values: Tensor, num_keys: int) -
     return functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
 
 
-def _by_tiles(tile_rows: int, dtype: torch.dtype) -> Tally:
-    """Attends over tiles together, and over fewer of them, with keys of their own and with those of one request."""
+def _by_batch(num_rows: int, dtype: torch.dtype) -> Tally:
+    """Multiplies some rows by one matrix each in a batch, and in a smaller one."""
     tally = Tally()
-    for tiles, keys, values, bias in _tiles(tile_rows, dtype):
-        together = _PRODUCTS(tiles, keys, values, bias, 0.1)
+    for rows, multiply, matrix in _batches(num_rows, dtype):
+        together = multiply(rows, matrix)
         for count in COUNTS:
             for start in (0, NUM_ROWS - count):
                 own = slice(start, start + count)
-                for num_requests in (1, count):
-                    own_keys, own_values = (tensor.repeat(num_requests, 1, 1, 1) for tensor in (keys, values))
-                    tally.see(_PRODUCTS(tiles[own].clone(), own_keys, own_values, bias[own], 0.1), together[own])
+                tally.see(multiply(rows[own].clone(), matrix), together[own])
     return tally
 
 
-def _by_place_of_keys(tile_rows: int, dtype: torch.dtype) -> Tally:
-    """Attends over tiles with keys and values that begin at other places of a cache line."""
+def _by_place_in_a_batch(num_rows: int, dtype: torch.dtype) -> Tally:
+    """Multiplies in a batch by a matrix that begins at other places of a cache line."""
     tally = Tally()
-    for tiles, keys, values, bias in _tiles(tile_rows, dtype):
-        expected = _PRODUCTS(tiles, keys, values, bias, 0.1)
+    for rows, multiply, matrix in _batches(num_rows, dtype):
+        expected = multiply(rows, matrix)
         for offset in range(1, 16):
-            tally.see(_PRODUCTS(tiles, _moved(keys, offset), _moved(values, offset), bias, 0.1), expected)
+            tally.see(multiply(rows, _moved(matrix, offset)), expected)
     return tally
 
 
-def _tiles(tile_rows: int, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Gives tiles of queries, and keys, values and bias of one request, in several widths."""
+def _batches(num_rows: int, dtype: torch.dtype) -> Iterator[tuple[Tensor, Callable[[Tensor, Tensor], Tensor], Tensor]]:
+    """Gives products as attention has them, scores of queries and means of values: many times rows, and one matrix."""
+
+    def scores(queries: Tensor, keys: Tensor) -> Tensor:
+        return torch.bmm(queries, keys.expand(len(queries), -1, -1).transpose(1, 2))
+
+    def means(weights: Tensor, values: Tensor) -> Tensor:
+        return torch.bmm(weights, values.expand(len(weights), -1, -1))
+
     for width, head_dim in ((64, 16), (192, 64), (320, 80)):
-        tiles = _drawn(NUM_ROWS, 1, tile_rows, head_dim, dtype=dtype)
-        keys, values = (_drawn(1, 1, width, head_dim, dtype=dtype, seed=seed) for seed in (1, 2))
-        yield tiles, keys, values, torch.zeros(NUM_ROWS, 1, tile_rows, width, dtype=dtype)
+        matrix = _drawn(1, width, head_dim, dtype=dtype, seed=1)
+        yield _drawn(NUM_ROWS, num_rows, head_dim, dtype=dtype), scores, matrix
+        yield _drawn(NUM_ROWS, num_rows, width, dtype=dtype), means, matrix
 
 
 def _moved(tensor: Tensor, offset: int) -> Tensor:

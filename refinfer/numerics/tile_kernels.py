@@ -26,10 +26,6 @@ ScoreBias = Float[Tensor, "tiles 1 tile_rows width"]
 _SLICE_ALIGNMENT_BYTES = 64 if torch.backends.cpu.get_cpu_capability().startswith("AVX512") else 16
 """Without AVX-512, 16 were enough: 0 of 17,010 tries differed in each dtype with 2 threads, while odd rows did."""
 
-_ROWS_OF_A_PRODUCT = 4
-"""In float32 tiles of 4 and 8 rows got the same bits in every try with 1, 2 and 8 threads, tiles of 1 and 6 rows not
-(`debug/row_dependence.py`, figures in the note on exact numerics)."""
-
 
 @runtime_checkable
 class TileKernel(Protocol):
@@ -56,7 +52,8 @@ class LibraryKernel:
         Slices that started anywhere gave a row other bits, depending on the thread it fell to;
         so there are as many rows as keep them aligned.
         """
-        return _round_up(share, _SLICE_ALIGNMENT_BYTES // (2 * compute_dtype(dtype).itemsize))
+        multiple = _SLICE_ALIGNMENT_BYTES // (2 * compute_dtype(dtype).itemsize)
+        return -(-share // multiple) * multiple
 
     def __call__(
         self, tiles: QueryTiles, keys: KeyTiles, values: KeyTiles, bias: ScoreBias, scale: float
@@ -67,7 +64,10 @@ class LibraryKernel:
 
 
 class ProductKernel:
-    """Batched products: twice as fast as the library's attention where each tile has few rows and keys of its own."""
+    """Batched products: twice as fast as the library's attention where each tile has few rows and keys of its own.
+
+    A batch never has one product alone, which the library divides among threads as it would a product without a batch.
+    """
 
     @staticmethod
     def is_available(dtype: torch.dtype) -> bool:
@@ -75,13 +75,19 @@ class ProductKernel:
         return dtype == torch.float32
 
     def tile_rows(self, share: int, dtype: torch.dtype) -> int:  # noqa: ARG002
-        """Gives the rows of a tile of queries, see `_ROWS_OF_A_PRODUCT`."""
-        return _round_up(share, _ROWS_OF_A_PRODUCT)
+        """Gives the rows of a tile of queries: no more than are asked for, but two where that is one.
+
+        Several queries of a prompt can then share a tile where each head has keys of its own.
+        """
+        return max(2, share)
 
     def __call__(
         self, tiles: QueryTiles, keys: KeyTiles, values: KeyTiles, bias: ScoreBias, scale: float
     ) -> QueryTiles:
         """Gives the attention output of tiles."""
+        if tiles.shape[:2] == (1, 1):
+            tiles, keys, values, bias = (tensor.expand(2, -1, -1, -1) for tensor in (tiles, keys, values, bias))
+            return self(tiles, keys, values, bias, scale)[:1]
         scaled = tiles * scale
         if len(keys) == len(tiles):
             scores = torch.bmm(scaled.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2))
@@ -94,7 +100,3 @@ class ProductKernel:
             scores = torch.bmm(scaled[:, head], own_keys.transpose(1, 2))
             outputs.append(torch.bmm(scores.add_(bias[:, 0]).softmax(-1), own_values))
         return torch.stack(outputs, dim=1)
-
-
-def _round_up(share: int, multiple: int) -> int:
-    return -(-share // multiple) * multiple

@@ -65,9 +65,26 @@ def test_tiles_of_the_library_keep_the_slices_of_threads_aligned(share, dtype):
     assert not rows * 2 * max(4, dtype.itemsize) % 16
 
 
-@pytest.mark.parametrize(("share", "rows"), [(1, 4), (3, 4), (4, 4), (5, 8), (8, 8), (9, 12)])
-def test_tiles_of_products_have_a_multiple_of_four_rows(share, rows):
+@pytest.mark.parametrize(("share", "rows"), [(1, 2), (2, 2), (3, 3), (5, 5), (8, 8)])
+def test_tiles_of_products_have_the_rows_that_are_asked_for(share, rows):
     assert ProductKernel().tile_rows(share, torch.float32) == rows
+
+
+@pytest.mark.parametrize("num_tiles", [1, 2])
+def test_no_batch_has_one_product_alone(monkeypatch, num_tiles):
+    """The library divides it among threads in another way; only some numbers of rows and threads show it."""
+    sizes = []
+    library = torch.bmm
+
+    def seen(one, other):
+        sizes.append(len(one))
+        return library(one, other)
+
+    monkeypatch.setattr(torch, "bmm", seen)
+    tiles, keys, values, bias = drawn_call(1)
+    output = ProductKernel()(tiles[:num_tiles, :1], keys[:, :1], values[:, :1], bias[:num_tiles], 0.3)
+    assert sizes == [2, 2]
+    assert torch.equal(output, ProductKernel()(tiles, keys, values, bias, 0.3)[:num_tiles, :1])
 
 
 def test_products_are_for_float32_alone():
