@@ -1,1 +1,1 @@
-"""The adapters that come with the harness, one file for each engine; each imports its engine, and nothing else does."""
+"""The adapters that come with the harness, a few files for each engine; nothing else imports an engine."""
