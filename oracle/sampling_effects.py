@@ -35,6 +35,9 @@ TOKEN_PARAMETERS = (
 )
 """Parameters that change which token comes."""
 
+OTHER_PARAMETERS = ("n", "logprobs", "prompt_logprobs", "stop", "stop_token_ids", "seed")
+"""Parameters that change none, and whose effect is looked for in what a sample gives."""
+
 
 def plain_token(
     logits: Sequence[float], spec: SamplingSpec, request: Request, output: Sequence[int], masked: Iterable[int]

@@ -21,6 +21,7 @@ from oracle.commands.shared import (
     planted,
     positive,
 )
+from oracle.sampling_effects import OTHER_PARAMETERS, TOKEN_PARAMETERS
 from oracle.scenario import Scenario
 from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_run import ModeReport, RunSchedule, run_schedules
@@ -97,7 +98,7 @@ def show(console: Console, reports: list[ModeReport]) -> None:
     table.add_column("feature", no_wrap=True)
     for report in reports:
         table.add_column(report.mode)
-    effects = sorted({name for report in reports for name in report.table.count_by_effect})
+    has_effects = any(report.table.count_by_effect for report in reports)  # runs on models do not look for them
     table.add_row("verdict", *(str(report.verdict) for report in reports))
     table.add_row("schedules", *(str(report.table.num_schedules) for report in reports))
     table.add_row("a second", *(f"{report.table.num_schedules / (report.seconds or 1):.0f}" for report in reports))
@@ -106,7 +107,7 @@ def show(console: Console, reports: list[ModeReport]) -> None:
         table.add_row(f"mean {name}", *(f"{mean:.1f}" for mean in means))
     for name in (*FEATURES, *PAIRS, *SPECULATIVE_FEATURES):
         table.add_row(name, *(f"{report.table.share(name):.1%}" for report in reports))
-    for name in effects:
+    for name in (*TOKEN_PARAMETERS, *OTHER_PARAMETERS) if has_effects else ():
         table.add_row(f"effect of {name}", *(str(report.table.count_by_effect[name]) for report in reports))
     console.print(table)
 

@@ -61,17 +61,17 @@ class _BlocklessRunner:
         self._model = model
         self._max_model_len = max_model_len
 
-    @property
-    def num_reserved_slots(self) -> int:
-        """None: nothing is kept."""
-        return 0
-
     def prepare(self, operations: Sequence[BlockOperation]) -> None:
         """Does nothing: without blocks no operation on them is decided."""
 
 
 class RecomputeRunner(_BlocklessRunner):
     """Keeps nothing: each step runs every row from its first token."""
+
+    @property
+    def num_reserved_slots(self) -> int:
+        """None: nothing is kept."""
+        return 0
 
     def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
         """Runs all tokens of every row."""

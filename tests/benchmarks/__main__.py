@@ -107,13 +107,14 @@ def _prefix(options: argparse.Namespace, console: Console) -> list[dict[str, Any
 
 
 def _uneven(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    openers = {name: own for name, own in engines.modes().items() if name in ("static", "continuous")}
+    openers = {name: own for name, own in engines.modes().items() if name != "none"}
     reports = []
     for spread in workloads.SPREADS:
         report = _compared(spread, openers, options, console)
         work = WORKLOADS[spread]().first(options.requests, options.most)
         for entry in report["engines"]:
-            simulation = simulate(work, schedulers(engines.MAX_NUM_SEQS)[entry["name"]])
+            kind = "static" if entry["name"] == "static" else "continuous"
+            simulation = simulate(work, schedulers(engines.MAX_NUM_SEQS)[kind])
             entry |= {"num_steps": simulation.num_steps, "share": simulation.share}
         reports.append(report)
     return reports

@@ -33,7 +33,7 @@ def on_tiny(monkeypatch, tiny):
         (("peers", "--no-vllm"), 1, {"HF generate, one by one", "HF generate_batch, pages of 256", "refinfer exact"}),
         (("modes",), 1, {"none, alone", "none, batch", "static, batch", "paged, alone"}),
         (("prefix",), 1, {"with prefix caching", "without prefix caching"}),
-        (("uneven",), 4, {"static", "continuous"}),
+        (("uneven",), 4, {"static", "continuous", "paged"}),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

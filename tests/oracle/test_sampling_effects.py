@@ -8,7 +8,7 @@ import pytest
 
 from oracle.errors import OutcomeMismatch
 from oracle.lone_answer import Surroundings, answer_alone
-from oracle.sampling_effects import TOKEN_PARAMETERS, check_logprobs, drawn, effects_of
+from oracle.sampling_effects import OTHER_PARAMETERS, TOKEN_PARAMETERS, check_logprobs, drawn, effects_of
 from oracle.sampling_spec import SamplingSpec
 from oracle.scenario import RequestSpec, Scenario
 from oracle.schedule_core import requests_of
@@ -36,12 +36,8 @@ def run_of(sampling):
     return spec, request, answer_alone(request, 0, _Prefix(None), Surroundings(frozenset(), 64, None))
 
 
-WITHOUT_TOKEN = {"n", "seed", "logprobs", "prompt_logprobs", "stop", "stop_token_ids"}
-"""Parameters that `other_effects` looks for."""
-
-
 def test_every_parameter_is_looked_for():
-    assert {*TOKEN_PARAMETERS, *WITHOUT_TOKEN} == {field.name for field in fields(SamplingSpec)}
+    assert {*TOKEN_PARAMETERS, *OTHER_PARAMETERS} == {field.name for field in fields(SamplingSpec)}
     assert set(TOKEN_PARAMETERS) <= set(VALUES)
 
 

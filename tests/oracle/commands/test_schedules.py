@@ -1,10 +1,13 @@
 """`python -m oracle schedules` says pass, vacuous or fail, and writes what `replay` reads."""
 
+import re
+
 import pytest
 
 from oracle.__main__ import main
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, EXIT_USAGE, EXIT_VACUOUS
 from oracle.faults import FAULTS
+from oracle.sampling_effects import OTHER_PARAMETERS, TOKEN_PARAMETERS
 from oracle.scenario import Scenario
 from oracle.schedule_witness import SPECULATIVE_FEATURES
 from refinfer.scheduler import BlockSpace
@@ -17,6 +20,14 @@ SYMBOLIC = ["schedules", "--symbolic", "--modes", "continuous"]
 def test_schedules_passes(capsys):
     assert main([*SYMBOLIC, "--examples", "5"]) == EXIT_PASS
     assert "preemption" in capsys.readouterr().out
+
+
+def test_parameters_without_an_effect_are_shown_as_well(capsys):
+    main(["schedules", "--symbolic", "--modes", "paged", "--examples", "60"])
+    counts = dict(re.findall(r"effect of (\w+) +│ (\d+)", capsys.readouterr().out))
+    assert list(counts) == [*TOKEN_PARAMETERS, *OTHER_PARAMETERS]
+    assert "0" in counts.values()
+    assert set(counts.values()) != {"0"}
 
 
 def test_few_schedules_are_vacuous():
