@@ -52,7 +52,7 @@ def curves(title: str, across: Axis, up: Axis, points_by_name: Mapping[str, Sequ
         points_by_name: At least one curve, of pairs of numbers that are not negative.
     """
     places = sorted({point[0] for points in points_by_name.values() for point in points})
-    highest = max(point[1] for points in points_by_name.values() for point in points) or 1.0
+    highest = round_top(max(point[1] for points in points_by_name.values() for point in points))
     to_x = _scale(places, across)
     drawn = []
     for index, (name, points) in enumerate(points_by_name.items()):
@@ -62,6 +62,14 @@ def curves(title: str, across: Axis, up: Axis, points_by_name: Mapping[str, Sequ
     ticks = [{"x": to_x(place), "text": short(place)} for place in places]
     frame = {"left": _LEFT, "top": _TOP, "right": _LEFT + _WIDTH, "bottom": _TOP + _HEIGHT}
     return _render("curves.svg", title=title, across=across, up=up, curves=drawn, rungs=rungs, ticks=ticks, **frame)
+
+
+def round_top(value: float) -> float:
+    """Gives the end of an axis: the least number from a value on of which a quarter has at most two digits."""
+    if value <= 0:
+        return 1.0
+    unit = 10.0 ** math.floor(math.log10(value))
+    return next(factor * unit for factor in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10) if factor * unit >= value)
 
 
 def short(value: float) -> str:

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.benchmarks.charts import Axis, bars, curves, short
+from tests.benchmarks.charts import Axis, bars, curves, round_top, short
 from tests.benchmarks.pictures import pictures_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -53,6 +53,13 @@ def test_logarithmic_axis_has_equal_steps_for_equal_factors_and_room_for_zero():
 @pytest.mark.parametrize("points", [{"a": [[0, 0.0]]}, {"a": [[3, 1.0], [3, 2.0]]}], ids=["one", "one place"])
 def test_curves_of_a_single_place_are_drawn(points):
     assert parsed(curves("t", Axis("x", is_logarithmic=True), Axis("y"), points)) is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "top"), [(34.9, 40), (18.9, 20), (10.0, 10), (10.1, 12), (0.026, 0.032), (9.9, 10), (0.0, 1.0)]
+)
+def test_axis_ends_at_a_round_number(value, top):
+    assert round_top(value) == pytest.approx(top)
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.0, "0"), (0.01234, "0.0123"), (12.34, "12.3"), (1234.5, "1234")])
