@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument("--json", type=output_file, metavar="FILE", help="write the figures there")
     for name, words in _HELP_BY_COMMAND.items():
         command = commands.add_parser(name, parents=[shared], help=words)
-        if name in ("peers", "modes"):
+        if name in ("peers", "modes", "profile"):
             command.add_argument("--workload", choices=WORKLOADS, default="w1", help="(default: %(default)s)")
         if name == "peers":
             command.add_argument("--no-vllm", action="store_true", help="leave vLLM out")
@@ -127,12 +127,13 @@ def _growth(options: argparse.Namespace, console: Console) -> list[dict[str, Any
 
 
 def _profile(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    work = WORKLOADS["w1"]().first(options.requests, options.most)
+    work = WORKLOADS[options.workload]().first(options.requests, options.most)
     reports = []
     for manner, is_invariant in (("exact", True), ("plain", False)):
         with console.status(f"{work.name}, {manner}"):
             seconds = seconds_by_part(work, **engines.PAGED, batch_invariant=is_invariant)
-        reports.append({"kind": "profile", "manner": manner, "threads": options.threads, "seconds": seconds})
+        told = {"workload": work.name, "manner": manner, "threads": options.threads}
+        reports.append({"kind": "profile", **told, "seconds": seconds})
     return reports
 
 
@@ -167,7 +168,7 @@ _HELP_BY_COMMAND = {
     "prefix": "W3 with and without prefix caching",
     "uneven": "static against continuous batching, as answers differ more and more in length",
     "growth": "step time against requests that wait or run, context and pool",
-    "profile": "where the processor time of the paged engine goes, on W1",
+    "profile": "where the processor time of the paged engine goes",
     "harness": "schedules per second, and seconds for each property",
 }
 

@@ -61,9 +61,12 @@ def peers(*, with_vllm: bool = True, max_num_seqs: int = MAX_NUM_SEQS) -> dict[s
 
 
 def prefix_sharing() -> dict[str, Opener]:
-    """The paged engine with and without its prefix cache."""
+    """The paged engine with and without its prefix cache, in both manners of numerics."""
     shared: dict[str, Any] = {"cache": "paged", **_CHUNKED, "max_num_seqs": MAX_NUM_SEQS}
     return {
-        "without prefix caching": partial(refinfer, **shared, enable_prefix_caching=False),
-        "with prefix caching": partial(refinfer, **shared, enable_prefix_caching=True),
+        f"{manner}, {word} prefix caching": partial(
+            refinfer, **shared, enable_prefix_caching=word == "with", batch_invariant=manner == "exact"
+        )
+        for manner in ("exact", "plain")
+        for word in ("without", "with")
     }

@@ -67,7 +67,7 @@ def _of_chart(name: str, curves: dict[str, list[list[float]]]) -> Table:
 
 
 def _of_parts(report: dict[str, Any]) -> Table:
-    table = _table(f"processor time, {report['manner']}, threads: {report['threads']}")
+    table = _table(f"processor time of {report['workload']}, {report['manner']}, threads: {report['threads']}")
     for column in ("", "seconds", "share"):
         table.add_column(column)
     total = sum(report["seconds"].values())

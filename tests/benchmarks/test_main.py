@@ -32,7 +32,7 @@ def on_tiny(monkeypatch, tiny):
     [
         (("peers", "--no-vllm"), 1, {"HF generate, one by one", "HF generate_batch, pages of 256", "refinfer exact"}),
         (("modes",), 1, {"none, alone", "none, batch", "static, batch", "paged, alone"}),
-        (("prefix",), 1, {"with prefix caching", "without prefix caching"}),
+        (("prefix",), 1, {"exact, with prefix caching", "plain, without prefix caching"}),
         (("uneven",), 4, {"static", "continuous", "paged"}),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -80,7 +80,7 @@ def test_benchmarks_refuse_to_draw_what_is_not_there(tmp_path, capsys):
 def test_profile_has_shares_of_both_manners(tmp_path, capsys):
     status, reports = run(tmp_path, "profile")
     assert status == 0
-    assert [report["manner"] for report in reports] == ["exact", "plain"]
+    assert [(report["workload"], report["manner"]) for report in reports] == [("tiny", "exact"), ("tiny", "plain")]
     assert capsys.readouterr().out.count("products by weights") == 2
 
 
