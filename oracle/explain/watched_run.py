@@ -3,8 +3,9 @@
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
+import refinfer
 from oracle.case import Case
 from oracle.drive import Drive, check_guesses
 from oracle.errors import InvariantViolation, MismatchError
@@ -30,7 +31,7 @@ from refinfer.model import Llama
 from refinfer.scheduler import StaticScheduler
 from refinfer.tokenizer import Tokenizer
 
-_SUBJECT = "refinfer"
+_SUBJECT = Path(refinfer.__file__).parent
 _STAGES = ("core.py", "engine.py", "llm.py", "model_runner.py")
 """Files that every step goes through, so that standing in a traceback says nothing against them."""
 
@@ -190,11 +191,11 @@ def sign_of_error(error: Exception, step: int) -> Suspicion:
         suspect = _of_message(str(error))
     else:
         frames = traceback.extract_tb(error.__traceback__)[::-1]
-        paths = [PurePath(frame.filename) for frame in frames]
-        own = [(path, frame.name) for path, frame in zip(paths, frames, strict=True) if _SUBJECT in path.parts]
-        files = dict.fromkeys("/".join(path.parts[_last(path.parts, _SUBJECT) :]) for path, _ in own)
+        paths = [Path(frame.filename) for frame in frames]
+        own = [(path, frame.name) for path, frame in zip(paths, frames, strict=True) if path.is_relative_to(_SUBJECT)]
+        files = dict.fromkeys(path.relative_to(_SUBJECT.parent).as_posix() for path, _ in own)
         first = [file for file in files if not file.endswith(_STAGES)]
-        component = PurePath(next(iter(first or files), _SUBJECT)).parent.name
+        component = PurePath(next(iter(first or files), "refinfer/engine")).parent.name
         operation = own[0][1] if own else "running a step"
         suspect = Suspect(component, operation, (*first, *(file for file in files if file not in first)))
     return Suspicion(step, Moment.AFTER, 0, suspect, what)
@@ -217,7 +218,3 @@ def _of_message(message: str) -> Suspect:
 
 _STREAMING = ("refinfer/sampling/stop_strings.py", "refinfer/tokenizer/detokenizer.py")
 _RELEASE = ("refinfer/scheduler/block_space.py", "refinfer/cache/block_table.py", "refinfer/cache/block_pool.py")
-
-
-def _last(parts: Sequence[str], name: str) -> int:
-    return len(parts) - 1 - list(parts)[::-1].index(name)

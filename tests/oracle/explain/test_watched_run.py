@@ -19,6 +19,14 @@ def test_error_points_at_where_it_was_raised():
     assert sign.suspect.sources == ("refinfer/cache/block_pool.py",)
 
 
+def test_error_points_at_no_file_that_only_lies_in_a_folder_of_that_name(tmp_path):
+    """Checkouts are called like the project, as a rule, and the harness and its tests lie in them as well."""
+    path = tmp_path / "refinfer" / "oracle" / "drive.py"
+    with pytest.raises(RefinferError) as caught:
+        exec(compile("BlockPool(0)", str(path), "exec"), {"BlockPool": BlockPool})  # noqa: S102 (our own line)
+    assert sign_of_error(caught.value, 3).suspect.sources == ("refinfer/cache/block_pool.py",)
+
+
 @pytest.mark.parametrize(
     ("error", "component"),
     [
