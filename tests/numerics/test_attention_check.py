@@ -22,6 +22,7 @@ FAULTS = {
     "few-tiles": lambda tiles, _: len(tiles) < 3,
     "many-tiles": lambda tiles, _: len(tiles) >= 10,
     "keys-of-one-request": lambda tiles, keys: len(keys) == 1 and len(tiles) > 1,
+    "keys-of-several-requests": lambda _, keys: len(keys) > 1,
     "long-requests": lambda tiles, keys: len(tiles) < 3 and keys.shape[2] > 256,
     "place-in-the-batch": place_in_the_batch,
 }

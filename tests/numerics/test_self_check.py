@@ -68,6 +68,13 @@ class LongAttentionFault(InvariantNumerics):
         return nudged(output, queries.shape[2]) if layout.num_keys > 256 else output
 
 
+class DecodingFault(InvariantNumerics):
+    """Gives other bits where several requests decode in one call."""
+
+    def attention(self, queries, keys, values, layout):
+        return nudged(super().attention(queries, keys, values, layout), 1 if len(queries) > 1 else FEW)
+
+
 class RoomFault(InvariantNumerics):
     """Looks one key too far, where there is a tile more than needed."""
 
@@ -114,6 +121,7 @@ def num_threads(request):
         (AttentionFault, "attention over 5 keys"),
         (LongAttentionFault, "attention over 330 keys"),
         (RoomFault, "attention over 1 keys"),
+        (DecodingFault, "attention over 1 keys"),
     ],
 )
 def test_load_model_refuses_an_operation_that_depends_on_company(load_with, manner, operation, dtype):
