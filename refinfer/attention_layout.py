@@ -50,8 +50,12 @@ class AttentionLayout:
         if min(self.num_padding_tokens, default=0) < 0:
             message = f"padding of {list(self.num_padding_tokens)} columns was given; a row has none or more"
             raise ShapeError(message, num_padding_tokens=self.num_padding_tokens)
-        most_missing = max(self.num_missing_tokens)
-        if min(self.num_missing_tokens) < 0 or most_missing >= self.num_keys or (most_missing and self.num_queries > 1):
+        most_missing = max(self.num_missing_tokens, default=0)
+        if (
+            min(self.num_missing_tokens, default=0) < 0
+            or most_missing >= self.num_keys
+            or (most_missing and self.num_queries > 1)
+        ):
             message = (
                 f"rows that lack {list(self.num_missing_tokens)} of {self.num_keys} keys cannot run {self.num_queries} "
                 "queries each; only rows with one query may end early, and each behind its first key"

@@ -29,7 +29,10 @@ _SLICE_ALIGNMENT_BYTES = 64 if torch.backends.cpu.get_cpu_capability().startswit
 
 @runtime_checkable
 class TileKernel(Protocol):
-    """Computes softmax(scale · q · k + bias) · v for tiles of queries, each tile by itself."""
+    """Computes softmax(scale · q · k + bias) · v for tiles of queries, each tile by itself.
+
+    It is never called with one tile of one head alone, which the library divides among threads in another way.
+    """
 
     def tile_rows(self, share: int, dtype: torch.dtype) -> int:
         """Gives the rows of a tile of queries: enough for the query heads that share a key/value head."""
@@ -64,10 +67,7 @@ class LibraryKernel:
 
 
 class ProductKernel:
-    """Batched products: twice as fast as the library's attention where each tile has few rows and keys of its own.
-
-    A batch never has one product alone, which the library divides among threads as it would a product without a batch.
-    """
+    """Batched products: twice as fast as the library's attention where each tile has few rows and keys of its own."""
 
     @staticmethod
     def is_available(dtype: torch.dtype) -> bool:
@@ -85,9 +85,6 @@ class ProductKernel:
         self, tiles: QueryTiles, keys: KeyTiles, values: KeyTiles, bias: ScoreBias, scale: float
     ) -> QueryTiles:
         """Gives the attention output of tiles."""
-        if tiles.shape[:2] == (1, 1):
-            tiles, keys, values, bias = (tensor.expand(2, -1, -1, -1) for tensor in (tiles, keys, values, bias))
-            return self(tiles, keys, values, bias, scale)[:1]
         scaled = tiles * scale
         if len(keys) == len(tiles):
             scores = torch.bmm(scaled.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2))

@@ -105,7 +105,7 @@ def _attend_with_one_query(
     if num_missing or share < tile_rows:
         tiles = functional.pad(tiles, (0, num_missing, 0, tile_rows - share))
     bias = _bias(num_visible, width, queries.dtype, (1, tile_rows, tile_rows))
-    output = kernel(tiles, _tiles_of(keys, width), _tiles_of(values, width), bias, 1 / math.sqrt(head_dim))
+    output = _attend_over_tiles(kernel, tiles, _tiles_of(keys, width), _tiles_of(values, width), bias, head_dim)
     return output[:, :, :share, :head_dim].reshape(num_rows, num_heads, 1, head_dim)
 
 
@@ -126,10 +126,25 @@ def _attend_over_width(
     per_tile = tile_rows // share
     bias = _bias(counts, keys.shape[2], queries.dtype, (per_tile, share, tile_rows))
     tiles = _to_tiles(queries, per_tile, tile_rows)
-    output = kernel(tiles, keys, values, bias, 1 / math.sqrt(head_dim))
+    output = _attend_over_tiles(kernel, tiles, keys, values, bias, head_dim)
     rows = output[:, :, : per_tile * share, :head_dim]
     by_query = rows.reshape(len(tiles), -1, per_tile, share, head_dim).transpose(1, 2)
     return by_query.flatten(0, 1)[:num_queries]
+
+
+def _attend_over_tiles(
+    kernel: TileKernel, tiles: QueryTiles, keys: KeyTiles, values: KeyTiles, bias: ScoreBias, head_dim: int
+) -> QueryTiles:
+    """Calls a kernel, with one tile of one head given twice.
+
+    One alone the library divides among threads as it does a product without a batch, and a row gets other bits.
+    """
+    tiles = tiles.contiguous()
+    scale = 1 / math.sqrt(head_dim)
+    if tiles.shape[:2] != (1, 1):
+        return kernel(tiles, keys, values, bias, scale)
+    tiles, keys, values, bias = (tensor.expand(2, -1, -1, -1) for tensor in (tiles, keys, values, bias))
+    return kernel(tiles, keys, values, bias, scale)[:1]
 
 
 def _to_tiles(queries: GroupedQueries, per_tile: int, tile_rows: int) -> QueryTiles:

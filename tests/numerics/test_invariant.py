@@ -93,6 +93,21 @@ def test_company_does_not_change_a_bit_of_attention_in_two_threads(case):
         assert_queries_get_their_own_bits(case, every=13)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("num_heads", "head_dim"), [(4, 34), (4, 128), (9, 8)], ids=str)
+def test_a_single_query_of_a_single_head_gets_the_bits_of_its_prompt_in_three_threads(num_heads, head_dim, dtype):
+    """Alone it is one task, which the library cuts in pieces where there are as many threads."""
+    queries = drawn(1, num_heads, 130, head_dim, dtype=dtype, scale=3.0)
+    keys, values = (drawn(1, 1, 130, head_dim, dtype=dtype, seed=seed, scale=3.0) for seed in (1, 2))
+    with threads(3):
+        together = NUMERICS.attention(queries, keys, values, AttentionLayout(130, 130))
+        for end in range(1, 131, 3):
+            own = NUMERICS.attention(
+                queries[:, :, end - 1 : end], keys[:, :, :end], values[:, :, :end], AttentionLayout(1, end)
+            )
+            assert torch.equal(own, together[:, :, end - 1 : end]), end
+
+
 def assert_queries_get_their_own_bits(case, every=1):
     """Runs all chunks, then single queries again by themselves, over their request's tokens alone."""
     queries, keys, values = drawn_tensors(case)

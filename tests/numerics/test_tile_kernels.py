@@ -70,22 +70,5 @@ def test_tiles_of_products_have_the_rows_that_are_asked_for(share, rows):
     assert ProductKernel().tile_rows(share, torch.float32) == rows
 
 
-@pytest.mark.parametrize("num_tiles", [1, 2])
-def test_no_batch_has_one_product_alone(monkeypatch, num_tiles):
-    """The library divides it among threads in another way; only some numbers of rows and threads show it."""
-    sizes = []
-    library = torch.bmm
-
-    def seen(one, other):
-        sizes.append(len(one))
-        return library(one, other)
-
-    monkeypatch.setattr(torch, "bmm", seen)
-    tiles, keys, values, bias = drawn_call(1)
-    output = ProductKernel()(tiles[:num_tiles, :1], keys[:, :1], values[:, :1], bias[:num_tiles], 0.3)
-    assert sizes == [2, 2]
-    assert torch.equal(output, ProductKernel()(tiles, keys, values, bias, 0.3)[:num_tiles, :1])
-
-
 def test_products_are_for_float32_alone():
     assert [dtype for dtype in DTYPES if ProductKernel.is_available(dtype)] == [torch.float32]

@@ -144,3 +144,24 @@ def test_keys_reach_a_kernel_packed_and_on_a_cache_line(lies, num_visible):
         for tensor in (own_keys, own_values):
             assert (tensor.data_ptr() % 64, tensor.stride(2)) == (0, 8)
     assert torch.equal(output, attend_in_tiles(queries, keys.clone(), keys.clone(), num_visible, kernel))
+
+
+@pytest.mark.parametrize("num_queries", [1, 2, 3])
+def test_no_kernel_is_called_with_one_tile_of_one_head_alone(num_queries):
+    """The library divides it among threads in another way; only some dtypes, widths and numbers of threads show it."""
+    kernel = RecordingKernel()
+    queries, keys, values = drawn(num_queries, 1, 5, 8), drawn(1, 70, 8), drawn(1, 70, 8)
+    output = attend_in_tiles(queries, keys, values, [3] * num_queries, kernel)
+    ((tiles, *_),) = kernel.calls
+    assert tiles.shape[0] == max(2, num_queries)
+    assert torch.equal(output, attend_in_tiles(queries, keys, values, [3] * num_queries, LibraryKernel()))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=["library", "products"])
+def test_how_queries_lie_in_memory_does_not_change_a_bit(kernel):
+    queries, keys, values = drawn_tensors(
+        {"num_visible": [60] * 9, "num_kv_heads": 2, "share": 4, "head_dim": 64, "dtype": torch.float32, "seed": 0}
+    )
+    turned = queries.transpose(2, 3).contiguous().transpose(2, 3)
+    together = attend_in_tiles(queries, keys, values, [60] * 9, kernel)
+    assert torch.equal(attend_in_tiles(turned, keys, values, [60] * 9, kernel), together)
