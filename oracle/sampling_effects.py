@@ -6,7 +6,7 @@ may differ in the last bit, so a draw that falls next to the border between two 
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,9 +34,6 @@ TOKEN_PARAMETERS = (
     "min_tokens",
 )
 """Parameters that change which token comes."""
-
-OTHER_PARAMETERS = ("n", "logprobs", "prompt_logprobs", "stop", "stop_token_ids", "seed")
-"""Parameters that change none, and whose effect is looked for in what a sample gives."""
 
 
 def plain_token(
@@ -161,15 +158,20 @@ def other_effects(spec: RequestSpec, run: SampleRun) -> set[str]:
     if is_whole and num_prompt != (None if sampling.prompt_logprobs is None else len(spec.prompt_token_ids)):
         message = f"prompt_logprobs={sampling.prompt_logprobs} gave {num_prompt} entries"
         raise OutcomeMismatch(message, num_entries=num_prompt)
-    is_seen_by_name = {
-        "n": output.index > 0,
-        "logprobs": bool(output.logprobs),
-        "prompt_logprobs": bool(run.prompt_logprobs and len(run.prompt_logprobs) > 1),
-        "stop": output.stop_reason in sampling.stop,
-        "stop_token_ids": output.stop_reason in sampling.stop_token_ids,
-        "seed": sampling.seed is not None and sampling.temperature > 0.0,
-    }
-    return {name for name, is_seen in is_seen_by_name.items() if is_seen}
+    return {name for name, is_seen in _IS_SEEN_BY_NAME.items() if is_seen(sampling, run)}
+
+
+_IS_SEEN_BY_NAME: dict[str, Callable[[SamplingSpec, SampleRun], bool]] = {
+    "n": lambda _, run: run.output.index > 0,
+    "logprobs": lambda _, run: bool(run.output.logprobs),
+    "prompt_logprobs": lambda _, run: bool(run.prompt_logprobs and len(run.prompt_logprobs) > 1),
+    "stop": lambda sampling, run: run.output.stop_reason in sampling.stop,
+    "stop_token_ids": lambda sampling, run: run.output.stop_reason in sampling.stop_token_ids,
+    "seed": lambda sampling, _: sampling.seed is not None and sampling.temperature > 0.0,
+}
+
+OTHER_PARAMETERS = tuple(_IS_SEEN_BY_NAME)
+"""Parameters that change no token, and whose effect is looked for in what a sample gives."""
 
 
 def check_logprobs(logprobs: object, rows: Sequence[np.ndarray], wanted: int | None, token_ids: Sequence[int]) -> None:

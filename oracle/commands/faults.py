@@ -6,8 +6,15 @@ from itertools import count
 from rich.console import Console
 
 from oracle.commands.progress import shown_progress
-from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, output_file, pin_threads, positive, usual_num_processes
-from oracle.errors import OracleError
+from oracle.commands.shared import (
+    EXIT_FAIL,
+    EXIT_PASS,
+    known_fault,
+    output_file,
+    pin_threads,
+    positive,
+    usual_num_processes,
+)
 from oracle.faults import FAULTS, NO_OP_FAULTS
 from oracle.matrix.fill import MatrixSettings
 from oracle.matrix.kills import FaultRow
@@ -41,13 +48,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
     known = NO_OP_FAULTS if options.no_ops else FAULTS
-    unknown = [name for name in options.names if name not in known]
-    if unknown:
-        message = f"fault {unknown[0]!r} is unknown; `python -m oracle faults --list` names them all"
-        raise OracleError(message, name=unknown[0])
-    names = options.names or list(known)
+    faults = [known_fault(name, known) for name in options.names or known]
+    names = [fault.name for fault in faults]
     if options.list:
-        for fault in map(known.__getitem__, names):
+        for fault in faults:
             line = f"{fault.name} ({fault.area}): {fault.bug}"
             console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
         return EXIT_PASS

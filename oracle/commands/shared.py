@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -126,13 +127,12 @@ def planted(name: str | None) -> AbstractContextManager[None]:
     return nullcontext() if name is None else known_fault(name).planted()
 
 
-def known_fault(name: str) -> Fault:
-    """Gives the fault of a name, be it one that is none.
+def known_fault(name: str, known: Mapping[str, Fault] = FAULTS | NO_OP_FAULTS) -> Fault:
+    """Gives the fault of a name among those that are known; unless told, those that are none are as well.
 
     Raises:
         OracleError: There is none.
     """
-    known: dict[str, Fault] = FAULTS | NO_OP_FAULTS
     if name not in known:
         message = f"fault {name!r} is unknown; `python -m oracle faults --list` names them all"
         raise OracleError(message, name=name)

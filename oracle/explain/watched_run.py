@@ -195,7 +195,8 @@ def sign_of_error(error: Exception, step: int) -> Suspicion:
         own = [(path, frame.name) for path, frame in zip(paths, frames, strict=True) if path.is_relative_to(_SUBJECT)]
         files = dict.fromkeys(path.relative_to(_SUBJECT.parent).as_posix() for path, _ in own)
         first = [file for file in files if not file.endswith(_STAGES)]
-        component = PurePath(next(iter(first or files), "refinfer/engine")).parent.name
+        named = first or list(files)
+        component = PurePath(named[0]).parent.name if named else _SUBJECT.name
         operation = own[0][1] if own else "running a step"
         suspect = Suspect(component, operation, (*first, *(file for file in files if file not in first)))
     return Suspicion(step, Moment.AFTER, 0, suspect, what)

@@ -64,7 +64,6 @@ class _PagedView:
 
     def __init__(self, keys: PagedSlots, values: PagedSlots, block_size: int, parts: Sequence[PagedPart]) -> None:
         self._keys, self._values = keys, values
-        self._layouts = [AttentionLayout(part.num_scheduled_tokens, part.num_tokens) for part in parts]
         self._num_scheduled_tokens = [part.num_scheduled_tokens for part in parts]
         self._slots = [slots_of(part, block_size) for part in parts]
         own = zip(self._slots, parts, strict=True)
@@ -85,6 +84,10 @@ class _PagedView:
 
 class GatherAttentionView(_PagedView):
     """Gathers a request's prefix into a rectangle, puts the new tokens behind it, attends, and writes them last."""
+
+    def __init__(self, keys: PagedSlots, values: PagedSlots, block_size: int, parts: Sequence[PagedPart]) -> None:
+        super().__init__(keys, values, block_size, parts)
+        self._layouts = [AttentionLayout(part.num_scheduled_tokens, part.num_tokens) for part in parts]
 
     def attend(
         self, layer_index: int, queries: Queries, keys: Keys, values: Values, attention: AttentionFunction
@@ -152,9 +155,10 @@ class BlocksAttentionView(_PagedView):
         ]
         self.request_order = tuple(index for call in self._calls for index in call.parts)
         # packed tokens, in the order of the calls; and the way back
-        by_part = torch.split(torch.arange(len(self.slot_mapping)), self._num_scheduled_tokens)
+        by_part = self._by_part(torch.arange(len(self.slot_mapping)))
         self._order = torch.cat([by_part[index] for index in self.request_order])
         self._way_back = self._order.argsort()
+        self._num_tokens_by_call = [len(call.parts) * call.layout.num_queries for call in self._calls]
 
     def attend(
         self, layer_index: int, queries: Queries, keys: Keys, values: Values, attention: AttentionFunction
@@ -166,8 +170,7 @@ class BlocksAttentionView(_PagedView):
         """
         self._check(queries)
         self._write(layer_index, keys, values)
-        num_tokens_by_call = [len(call.parts) * call.layout.num_queries for call in self._calls]
-        by_call = torch.split(queries[self._order], num_tokens_by_call)
+        by_call = torch.split(queries[self._order], self._num_tokens_by_call)
         outputs = [
             to_packed(attention(to_dense(own_queries, len(call.parts)), dense_keys, dense_values, call.layout))
             for call, own_queries, (dense_keys, dense_values) in zip(

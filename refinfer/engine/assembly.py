@@ -4,6 +4,7 @@ from refinfer.cache import PagedCache
 from refinfer.cache.block_table import BlockTable
 from refinfer.config import EngineConfig
 from refinfer.config.engine_config import (
+    CACHES,
     CONTINUOUS_CACHES,
     DEFAULT_BLOCK_SIZE,
     DEFAULT_KV_CACHE_MEMORY,
@@ -117,7 +118,7 @@ def make_scheduler(config: EngineConfig, space: BlockSpace | None) -> RequestQue
             is_prefill_first=config.scheduling == "prefill_first",
             preempts_by_swap=config.preemption == "swap",
         )
-    message = f"cache {config.cache!r} has no scheduler; {', '.join((*STATIC_CACHES, *CONTINUOUS_CACHES))} have one"
+    message = f"cache {config.cache!r} has no scheduler; {', '.join(CACHES)} have one"
     raise InvariantError(message, cache=config.cache)
 
 
