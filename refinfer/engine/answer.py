@@ -102,6 +102,6 @@ class Answer:
 def with_text(logprobs: dict[int, TokenLogprob], tokenizer: Tokenizer | None) -> dict[int, Logprob]:
     """Adds each token as text, where there is a tokenizer."""
     return {
-        token_id: Logprob(own.logprob, own.rank, None if tokenizer is None else tokenizer.decode([token_id]))
+        token_id: Logprob(own.logprob, own.rank, None if tokenizer is None else tokenizer.decode_token(token_id))
         for token_id, own in logprobs.items()
     }

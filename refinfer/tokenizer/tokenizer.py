@@ -1,25 +1,34 @@
-"""A checkpoint's tokenizer, with the ids and the text that Hugging Face gives."""
+"""A checkpoint's tokenizer, with the ids and the text that its tokenizer.json says."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from jinja2 import TemplateError
+import transformers
+from tokenizers import Tokenizer as Backend
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from refinfer.errors import CheckpointError, ConfigError, RequestError
 from refinfer.tokenizer.decoder_rules import DecoderRules
 
-_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+_FULL_FILE = "tokenizer.json"
+_FILES = (_FULL_FILE, "tokenizer.model", "vocab.json")
 """One of these holds the vocabulary."""
+
+_PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+"""What turns text into tokens and back, beside the vocabulary."""
 
 
 class Tokenizer:
     """Text to token ids and back.
 
-    All of it is done by the `transformers` library, so that ids and text are Hugging Face's by construction.
+    Where a checkpoint has tokenizer.json, ids and text are what that file says, run by the `tokenizers` library:
+    the class that tokenizer_config.json names counts for nothing, and config.json is not read. From
+    tokenizer_config.json come the chat template and the special tokens. `add_bos_token` and `add_eos_token`
+    there count for nothing either: what surrounds a prompt is the post-processor's, as in transformers.
+    Other vocabularies are converted by transformers.
     Only local files are read, and no code from a checkpoint is run.
 
     Args:
@@ -36,7 +45,7 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path) -> "Tokenizer":
-        """Reads the tokenizer of a checkpoint folder.
+        """Read the tokenizer of a checkpoint folder.
 
         Raises:
             CheckpointError: There is none, or it cannot be read.
@@ -44,19 +53,23 @@ class Tokenizer:
         if not cls.exists(folder):
             message = f"{folder} has no tokenizer ({', '.join(_FILES)}); copy tokenizer.json there, or use token ids"
             raise CheckpointError(message, folder=folder)
-        return cls(_load(folder, folder))
+        if not (folder / _FULL_FILE).is_file():
+            return cls(_load(AutoTokenizer, folder, folder))
+        tokenizer = cast("PreTrainedTokenizerFast", _load(PreTrainedTokenizerFast, folder, folder))
+        _hold_to_file(tokenizer, folder / _FULL_FILE)
+        return cls(tokenizer)
 
     @classmethod
     def from_gguf(cls, path: Path) -> "Tokenizer":
-        """Reads the tokenizer that a GGUF file carries.
+        """Read the tokenizer that a GGUF file carries.
 
         Raises:
             CheckpointError: There is none, or it is of a kind that cannot be read.
         """
-        return cls(_load(path, path.parent, gguf_file=path.name))
+        return cls(_load(AutoTokenizer, path, path.parent, gguf_file=path.name))
 
     def save(self, folder: Path) -> None:
-        """Writes the tokenizer's files, chat template included, into a folder."""
+        """Write the tokenizer's files, chat template included, into a folder."""
         self._hugging_face_tokenizer.save_pretrained(folder)
 
     @property
@@ -70,7 +83,7 @@ class Tokenizer:
         return cast("int | None", self._hugging_face_tokenizer.eos_token_id)
 
     def encode(self, text: str) -> list[int]:
-        """Gives the ids of a text, with the special tokens that the checkpoint adds.
+        """Return the ids of a text, with the special tokens that the checkpoint adds.
 
         The names of special tokens in the text become those tokens, as Hugging Face does it; so does
         doubling a beginning-of-sequence token for a text that brings its own.
@@ -82,43 +95,45 @@ class Tokenizer:
         return list(self._hugging_face_tokenizer(text, verbose=False)["input_ids"])
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Gives the ids of a conversation, ready for the answer, through the checkpoint's chat template.
+        """Return the ids of a conversation, ready for the answer, through the checkpoint's chat template.
 
         The template writes the special tokens, so none are added to what it gives.
 
         Raises:
             ConfigError: The checkpoint has no chat template.
-            RequestError: There is no message, one lacks "role" or "content", or the template refuses them.
+            RequestError: There is no message, one lacks "role" or "content", or the template fails on them.
         """
         template = self._hugging_face_tokenizer.chat_template
         if not template or (isinstance(template, dict) and "default" not in template):
             message = "this checkpoint has no chat template; write the prompt as text, or use an instruct checkpoint"
             raise ConfigError(message)
-        texts = [message.get(key) for message in messages for key in ("role", "content")]
-        if not texts or not all(isinstance(text, str) for text in texts):
+        listed = list(messages) if isinstance(messages, Iterable) else []
+        whole = [dict(message) for message in listed if isinstance(message, Mapping)]
+        texts = [message.get(key) for message in whole for key in ("role", "content")]
+        if not texts or len(whole) != len(listed) or not all(isinstance(text, str) for text in texts):
             message = (
-                f"messages are {list(messages)!r}; give at least one, each with a text for 'role' and for 'content'"
+                f"messages are {messages!r}; give a list of at least one, each with a text for 'role' and for 'content'"
             )
             raise RequestError(message, messages=messages)
         _refuse_half_characters(*cast("list[str]", texts))
         try:
             token_ids = self._hugging_face_tokenizer.apply_chat_template(
-                [dict(message) for message in messages],
+                whole,
                 add_generation_prompt=True,
                 tokenize=True,
                 return_dict=False,
             )
-        except TemplateError as error:
+        except Exception as error:  # a template is the checkpoint's, and may fail in any way
             message = f"the chat template refuses these messages: {error}"
             raise RequestError(message, messages=messages) from error
         return cast("list[int]", token_ids)
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Gives the text of some ids, without special tokens; ids outside the vocabulary have no text."""
+        """Return the text of some ids, without special tokens; ids outside the vocabulary have no text."""
         return self._decode(token_ids, clean_up=self.cleans_up)
 
     def decode_uncleaned(self, token_ids: Sequence[int]) -> str:
-        """Gives the text of some ids as it is before `clean_up`."""
+        """Return the text of some ids as it is before `clean_up`."""
         return self._decode(token_ids, clean_up=False)
 
     def _decode(self, token_ids: Sequence[int], *, clean_up: bool) -> str:
@@ -128,6 +143,24 @@ class Tokenizer:
             clean_up_tokenization_spaces=clean_up,
         )
         return cast("str", text)
+
+    def decode_token(self, token_id: int) -> str:
+        """Return one token as it reads behind others, so with its blank; a special token by its name."""
+        if self.visible_token(token_id) is None:
+            return cast("str | None", self._backend.id_to_token(token_id)) or ""
+        neighbour, its_text = self._neighbour
+        text = self.decode_uncleaned([*neighbour, token_id])
+        return text[len(its_text) :] if text.startswith(its_text) else self.decode_uncleaned([token_id])
+
+    @cached_property
+    def _neighbour(self) -> tuple[list[int], str]:
+        """A token to decode another behind, and its text: a plain word, which nothing behind it can change."""
+        for token_id in range(self.vocab_size):
+            text = self.decode_uncleaned([token_id])
+            token = self.visible_token(token_id)
+            if token is not None and not token.startswith("<0x") and text.isascii() and text.isalnum():
+                return [token_id], text
+        return [], ""
 
     @cached_property
     def cleans_up(self) -> bool:
@@ -143,7 +176,7 @@ class Tokenizer:
         return not is_bpe or tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output
 
     def clean_up(self, text: str) -> str:
-        """Takes away blanks before punctuation and in English contractions, as decoding does if `cleans_up`."""
+        """Take away blanks before punctuation and in English contractions, as decoding does if `cleans_up`."""
         return self._hugging_face_tokenizer.clean_up_tokenization(text)
 
     @cached_property
@@ -158,29 +191,55 @@ class Tokenizer:
         decoder = tokenizer.backend_tokenizer.decoder
         return DecoderRules.from_state(None if decoder is None else json.loads(decoder.__getstate__()))
 
+    @property
+    def _backend(self) -> Backend:
+        return cast("PreTrainedTokenizerFast", self._hugging_face_tokenizer).backend_tokenizer
+
     @cached_property
     def _special_tokens(self) -> frozenset[str]:
         added = self._hugging_face_tokenizer.added_tokens_decoder.values()
         return frozenset(token.content for token in added if token.special)
 
     def visible_token(self, token_id: int) -> str | None:
-        """Gives the token as the vocabulary writes it, or None if decoding drops it: special or unknown."""
-        token = cast("PreTrainedTokenizerFast", self._hugging_face_tokenizer).backend_tokenizer.id_to_token(token_id)
+        """Return the token as the vocabulary writes it, or None if decoding drops it: special or unknown."""
+        token = self._backend.id_to_token(token_id)
         return None if token is None or token in self._special_tokens else token
 
 
-def _load(source: Path, folder: Path, **options: str) -> PreTrainedTokenizerBase:
+def _load(kind: type[Any], source: Path, folder: Path, **options: str) -> PreTrainedTokenizerBase:
     try:
         return cast(
             "PreTrainedTokenizerBase",
-            AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options),
+            kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options),
         )
     except Exception as error:  # the `tokenizers` library raises nothing narrower for a malformed file
         reason = " ".join(str(error).split()).rstrip(".")
-        is_sentence_piece = (source / "tokenizer.model").is_file() and not (source / "tokenizer.json").is_file()
+        is_sentence_piece = (source / "tokenizer.model").is_file() and not (source / _FULL_FILE).is_file()
         way_out = "put tokenizer.json there, or install sentencepiece" if is_sentence_piece else "download it again"
         message = f"the tokenizer of {source} cannot be read: {reason}; {way_out}"
         raise CheckpointError(message, path=source) from error
+
+
+def _hold_to_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> None:
+    """Refuse a tokenizer in which a release of transformers has changed what tokenizer.json says."""
+    theirs, own = tokenizer.backend_tokenizer, Backend.from_file(str(path))
+    changed = [part for part in _PARTS if _state(getattr(theirs, part)) != _state(getattr(own, part))]
+    if type(theirs.model) is not type(own.model) or _vocab_size(theirs) != _vocab_size(own):
+        changed.append("model")
+    if changed:
+        message = (
+            f"transformers {transformers.__version__} changes the {', '.join(changed)} of {path}, so text would not "
+            f"be what that file says; install another release of transformers"
+        )
+        raise CheckpointError(message, path=path, changed=changed)
+
+
+def _state(part: Any) -> object:
+    return None if part is None else part.__getstate__()
+
+
+def _vocab_size(backend: Backend) -> int:
+    return backend.get_vocab_size(with_added_tokens=False)
 
 
 def _refuse_half_characters(*texts: str) -> None:

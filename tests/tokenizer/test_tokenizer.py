@@ -1,14 +1,16 @@
-"""Ids and text are Hugging Face's; what cannot be read or said is refused by name."""
+"""Ids and text are what tokenizer.json says; what cannot be read or said is refused by name."""
 
 import json
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from refinfer.errors import CheckpointError, ConfigError, RequestError
-from refinfer.tokenizer import Tokenizer
+from refinfer.tokenizer import IncrementalDetokenizer, Tokenizer
 
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
@@ -92,11 +94,14 @@ def test_from_folder_refuses_a_malformed_tokenizer(tmp_path, contents):
         Tokenizer.from_folder(tmp_path)
 
 
-def test_from_folder_refuses_code_in_a_checkpoint(folder, tmp_path):
+def test_from_folder_runs_no_code_of_a_checkpoint(from_folder, folder, tmp_path):
+    """What tokenizer.json says needs none; and where there is no such file, code is refused."""
     settings = {"auto_map": {"AutoTokenizer": ["code.Tokenizer", None]}}
     (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     (tmp_path / "code.py").write_text("raise SystemExit('code of the checkpoint was run')")
+    assert Tokenizer.from_folder(tmp_path).encode("the dog") == from_folder.encode("the dog")
+    (tmp_path / "tokenizer.json").rename(tmp_path / "vocab.json")
     with pytest.raises(CheckpointError, match="custom code"):
         Tokenizer.from_folder(tmp_path)
 
@@ -117,7 +122,7 @@ def test_encode_chat_refuses_a_checkpoint_without_chat_template(folder, template
 
 @pytest.mark.parametrize("messages", [[], [{"role": "user"}], [{"content": "x"}], [*HELLO, {"role": "user"}]])
 def test_encode_chat_refuses_incomplete_messages(from_folder, messages):
-    with pytest.raises(RequestError, match="give at least one, each with a text for 'role' and for 'content'"):
+    with pytest.raises(RequestError, match="give a list of at least one, each with a text for 'role' and for 'content'"):
         from_folder.encode_chat(messages)
 
 
@@ -144,3 +149,129 @@ def test_saved_tokenizer_gives_the_same_ids(from_folder, tmp_path):
     again = Tokenizer.from_folder(tmp_path)
     assert again.encode("déjà vu 🙂 </s>") == from_folder.encode("déjà vu 🙂 </s>")
     assert again.encode_chat(HELLO) == from_folder.encode_chat(HELLO)
+
+
+LABELS = (
+    None,
+    "PreTrainedTokenizerFast",
+    "LlamaTokenizer",
+    "LlamaTokenizerFast",
+    "CodeLlamaTokenizer",
+    "GPT2TokenizerFast",
+    "BertTokenizer",
+    "T5TokenizerFast",
+    "DeepseekTokenizer",
+)
+SETTINGS = {
+    "tokenizer_class": st.sampled_from(LABELS),
+    "add_bos_token": st.booleans(),
+    "add_eos_token": st.booleans(),
+    "add_prefix_space": st.booleans(),
+    "legacy": st.booleans(),
+    "use_default_system_prompt": st.booleans(),
+    "model_max_length": st.sampled_from([4, 10**30]),
+}
+CONFIGS = (None, {}, {"model_type": "llama"}, {"model_type": "llama", "hidden_size": 36, "num_attention_heads": 24})
+
+
+@settings(deadline=None)
+@given(
+    labels=st.fixed_dictionaries({}, optional=SETTINGS),
+    config=st.sampled_from(CONFIGS),
+    text=st.text(max_size=30) | st.lists(st.sampled_from(["the", " ", "  ", "▁", "é", "</s>", "🙂", "\n"])).map("".join),
+)
+def test_text_is_what_tokenizer_json_says_whatever_lies_beside_it(tokenizer, tmp_path_factory, labels, config, text):
+    """Ids, text, and text as it comes; DeepSeek-R1-Distill-Llama calls a byte-level tokenizer LlamaTokenizerFast."""
+    folder = tmp_path_factory.mktemp("labelled")
+    tokenizer.save(folder)
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | labels))
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    raw = Backend.from_file(str(folder / "tokenizer.json"))
+    own = Tokenizer.from_folder(folder)
+    token_ids = raw.encode(text).ids
+    assert own.encode(text) == token_ids
+    assert own.decode_uncleaned(token_ids) == raw.decode(token_ids)
+    detokenizer = IncrementalDetokenizer(own)
+    assert "".join([*map(detokenizer.push, token_ids), detokenizer.finish()]) == own.decode(token_ids)
+
+
+PARTS = {
+    "normalizer": normalizers.Prepend("▁"),
+    "pre_tokenizer": pre_tokenizers.Metaspace(),
+    "post_processor": processors.ByteLevel(),
+    "decoder": decoders.Fuse(),
+    "model": models.WordLevel({"a": 0}, unk_token="a"),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_from_folder_refuses_a_release_that_changes_what_tokenizer_json_says(folder, monkeypatch, part):
+    read = PreTrainedTokenizerFast.from_pretrained
+
+    def changed(*arguments, **options):
+        tokenizer = read(*arguments, **options)
+        setattr(tokenizer.backend_tokenizer, part, PARTS[part])
+        return tokenizer
+
+    monkeypatch.setattr(PreTrainedTokenizerFast, "from_pretrained", changed)
+    with pytest.raises(CheckpointError, match=rf"transformers .* changes the {part} of .*; install another release"):
+        Tokenizer.from_folder(folder)
+
+
+def test_decode_token_keeps_the_blank_and_names_special_tokens(tokenizer_by_kind):
+    of = {kind: ids_by_token(tokenizer) for kind, tokenizer in tokenizer_by_kind.items()}
+    expected = {
+        "byte_level": {"Ġ": " ", "t": "t", "</s>": "</s>", "Ã": "\ufffd", "[tool]": "[tool]"},
+        "byte_fallback": {"▁": " ", "e": "e", "<0x41>": "A", "<0xE6>": "\ufffd", "<s>": "<s>", "▁▁": "  "},
+        "metaspace": {"▁the": " the", "n't": "n't", "</s>": "</s>"},
+        "word_piece": {"a": " a", "##b": "b"},
+        "pattern_in_decoder": {"▁": " ", "a": "a"},
+    }
+    given_texts = {
+        kind: {token: tokenizer_by_kind[kind].decode_token(of[kind][token]) for token in texts}
+        for kind, texts in expected.items()
+    }
+    assert given_texts == expected
+
+
+def test_decode_token_tells_tokens_apart_whose_text_alone_is_one(byte_fallback):
+    """All but bytes that are no character by themselves."""
+    texts = [byte_fallback.decode_token(token_id) for token_id in range(byte_fallback.vocab_size)]
+    whole = [text for text in texts if text and text != "\ufffd"]
+    spelled = {chr(byte) for byte in range(128)}
+    twice = {text for text in whole if whole.count(text) > 1}
+    assert twice <= spelled, "an ASCII character has a token of its own beside its byte token"
+    assert byte_fallback.decode_token(byte_fallback.vocab_size + 5) == ""
+
+
+def ids_by_token(tokenizer):
+    return tokenizer._hugging_face_tokenizer.get_vocab()
+
+
+@pytest.mark.usefixtures("_without_shape_checks")
+def test_encode_chat_refuses_what_is_no_conversation(from_folder):
+    for messages in ("text", ["text"], [HELLO], [*HELLO, None], b"text", None, 3, HELLO[0]):
+        with pytest.raises(RequestError, match=r"messages are .*; give a list of at least one"):
+            from_folder.encode_chat(messages)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 1 + messages[0]['content'] }}",
+        "{{ messages[0]['content'].missing.deep }}",
+        "{{ messages[7]['content'] }}",
+        "{{ 1 // 0 }}",
+        "{{ raise_exception('never') }}",
+        "{% for",
+        "{{ messages[0]['content'] | no_such_filter }}",
+        "{{ '\ud83d' }}",
+    ],
+)
+def test_encode_chat_refuses_what_its_template_cannot_do(folder, template):
+    tokenizer = Tokenizer.from_folder(folder)
+    tokenizer._hugging_face_tokenizer.chat_template = template
+    with pytest.raises(RequestError, match="the chat template refuses these messages: "):
+        tokenizer.encode_chat(HELLO)
