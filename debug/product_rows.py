@@ -1,6 +1,6 @@
 """Holds each row of each product of generated checkpoints to the bits that it has among all rows.
 
-Reach for it on a new kind of processor, or with another build of torch: the check at load tries some hundred rows
+Reach for it when the processor or the build of torch is a new one: the check at load tries some hundred rows
 of each shape of weight, and this thousands of each weight.
 
     python debug/product_rows.py
@@ -144,7 +144,8 @@ def _drawn_checkpoints(number: int, seed: int) -> list[CheckpointSpec]:
     found: dict[CheckpointSpec, None] = {}
 
     def keep(scenario: Scenario) -> None:
-        found[scenario.checkpoint] = None
+        if scenario.checkpoint is not None:
+            found[scenario.checkpoint] = None
         if len(found) == number:
             raise StopDrawing
 
@@ -157,8 +158,9 @@ def _num_changed(layer: Linear, num_rows: int, seed: int) -> int:
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(num_rows, layer.weight.shape[1], generator=generator).to(layer.weight.dtype)
     together = layer(rows)
-    alone = torch.cat([layer(row) for row in rows.split(1)])
-    batches, start = [], 0
+    alone = torch.cat([layer(row) for row in torch.split(rows, 1)])
+    batches: list[Tensor] = []
+    start = 0
     while start < num_rows:
         size = BATCH_SIZES[len(batches) % len(BATCH_SIZES)]
         batches.append(layer(rows[start : start + size].clone()))
