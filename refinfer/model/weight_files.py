@@ -64,7 +64,7 @@ def _find_sharded(index_path: Path, open_file: _Opener) -> dict[str, StoredWeigh
         raise CheckpointError(message, path=index_path)
     weight_by_name: dict[str, StoredWeight] = {}
     for shard in sorted(set(map(str, shard_by_name.values()))):
-        if Path(shard).name != shard or shard in ("", ".", ".."):
+        if Path(shard).name != shard or shard in ("", ".", "..") or not shard.isprintable():
             message = (
                 f"{index_path} names the file {shard!r}, which lies outside {index_path.parent}; "
                 "only plain names are read"

@@ -151,8 +151,29 @@ def test_open_refuses_values_that_lie_there_otherwise(path, changed):
     repacked(path)
     assert torch.equal(open_torch_file(path)[0].read(), torch.ones(400))
     repacked(path, **changed)
-    with pytest.raises(CheckpointError, match=r"is packed or has its bytes in big-endian order; save it anew"):
+    with pytest.raises(CheckpointError, match=r"is packed, or has its bytes in big-endian order; save it anew"):
         open_torch_file(path)
+
+
+def test_open_refuses_an_archive_written_anew_in_which_weights_lie_elsewhere(path):
+    """torch reckons where storages lie from how it writes them; what another tool wrote was read as other numbers."""
+    torch.save({"a": torch.ones(400), "b": torch.zeros(3)}, path)
+    repacked(path)
+    with pytest.raises(CheckpointError, match="do not lie where they should; download it again, or save it anew"):
+        open_torch_file(path)
+
+
+def test_open_takes_an_archive_whose_members_say_where_they_lie(path):
+    """Files of torch before 2.7 have no version of their format, and the archive's directory counts."""
+    weights = {"a": torch.ones(400), "b": torch.zeros(3)}
+    torch.save(weights, path)
+    with zipfile.ZipFile(path) as archive:
+        contents = {info.filename: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in sorted(contents, reverse=True):
+            if not name.endswith((".format_version", ".storage_alignment")):
+                archive.writestr(name, contents[name])
+    assert all(torch.equal(weight.read(), weights[weight.name]) for weight in open_torch_file(path))
 
 
 @settings(deadline=None)

@@ -116,7 +116,7 @@ def test_find_weights_refuses_an_index_that_names_a_file_outside_the_folder(shar
     assert repr(shard) in str(caught.value)
 
 
-@pytest.mark.parametrize("shard", ["model\x00.safetensors", "x" * 300, 7, None, ["a"]], ids=repr)
+@pytest.mark.parametrize("shard", ["model\x00.safetensors", "\ud800", "x" * 300, 7, None, ["a"]], ids=repr)
 def test_find_weights_refuses_an_index_that_names_no_file(sharded, shard):
     write_index(sharded, {"a": FIRST, "b": shard})
     with pytest.raises(CheckpointError):
