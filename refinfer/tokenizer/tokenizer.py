@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from jinja2 import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from refinfer.errors import CheckpointError, ConfigError, RequestError
@@ -14,6 +13,9 @@ from refinfer.tokenizer.decoder_rules import DecoderRules
 
 _FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """One of these holds the vocabulary."""
+
+_PANIC = "PanicException"
+"""What the `tokenizers` library ends in where it expected something else of a file; a class without a name to import."""
 
 
 class Tokenizer:
@@ -108,7 +110,7 @@ class Tokenizer:
                 tokenize=True,
                 return_dict=False,
             )
-        except TemplateError as error:
+        except Exception as error:  # a template is the checkpoint's own program, and may fail in any way
             message = f"the chat template refuses these messages: {error}"
             raise RequestError(message, messages=messages) from error
         return cast("list[int]", token_ids)
@@ -171,16 +173,21 @@ class Tokenizer:
 
 def _load(source: Path, folder: Path, **options: str) -> PreTrainedTokenizerBase:
     try:
-        return cast(
+        tokenizer = cast(
             "PreTrainedTokenizerBase",
             AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options),
         )
-    except Exception as error:  # the `tokenizers` library raises nothing narrower for a malformed file
+        # Some of what a file lacks shows only when a text is encoded or decoded.
+        tokenizer.decode(tokenizer("a text", verbose=False)["input_ids"], skip_special_tokens=True)
+    except BaseException as error:  # the `tokenizers` library raises nothing narrower, and panics are no exceptions
+        if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+            raise
         reason = " ".join(str(error).split()).rstrip(".")
         is_sentence_piece = (source / "tokenizer.model").is_file() and not (source / "tokenizer.json").is_file()
         way_out = "put tokenizer.json there, or install sentencepiece" if is_sentence_piece else "download it again"
         message = f"the tokenizer of {source} cannot be read: {reason}; {way_out}"
         raise CheckpointError(message, path=source) from error
+    return tokenizer
 
 
 def _refuse_half_characters(*texts: str) -> None:
