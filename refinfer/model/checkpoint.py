@@ -64,6 +64,17 @@ def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: b
     return model
 
 
+def resolve_dtype(dtype: str, config: ModelConfig, folder: Path) -> torch.dtype:
+    """Return the dtype that `load_model` runs in; of the weights at most the headers are read.
+
+    Raises:
+        ConfigError: config.json names a dtype that is not implemented.
+        CheckpointError: Only the weights tell the dtype, and they cannot be read.
+    """
+    needs_weights = dtype == "auto" and config.dtype_name is None
+    return _resolve_dtype(dtype, config, find_weights(folder) if needs_weights else {})
+
+
 def _resolve_dtype(dtype: str, config: ModelConfig, weight_by_name: dict[str, StoredWeight]) -> torch.dtype:
     if dtype != "auto":
         return dtype_by_name(dtype)
