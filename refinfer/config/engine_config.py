@@ -52,7 +52,9 @@ class EngineConfig:
     Attributes:
         cache: Where keys and values live: "none" (recompute), "static", "continuous" or "paged".
         max_num_seqs: Most requests in one step.
-        max_model_len: Longest request in tokens, prompt and output together; None takes the model's own.
+        max_model_len: Longest request in tokens, prompt and output together; None takes the model's own
+            `max_position_embeddings`, or what fits the pool where that is less.
+        allow_long_max_model_len: Whether `max_model_len` may exceed what the model and its RoPE scaling were made for.
         batch_invariant: Whether a row's bits must not depend on what runs beside it.
         dtype: Dtype of weights and activations; "auto" takes the checkpoint's.
         device: Where tensors live; only "cpu" is implemented.
@@ -78,6 +80,7 @@ class EngineConfig:
     cache: str = "paged"
     max_num_seqs: int = 16
     max_model_len: int | None = None
+    allow_long_max_model_len: bool = False
     batch_invariant: bool = True
     dtype: str = "float32"
     device: str = "cpu"
@@ -99,6 +102,7 @@ class EngineConfig:
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("device", self.device, DEVICES)
         check_flag("batch_invariant", self.batch_invariant)
+        check_flag("allow_long_max_model_len", self.allow_long_max_model_len)
         _check_count("max_num_seqs", self.max_num_seqs, 1)
         self._check_options_of_cache()
         for name in ("max_model_len", "max_num_batched_tokens", "block_size", "num_blocks", "kv_cache_memory"):
@@ -112,6 +116,9 @@ class EngineConfig:
         if self.enable_prefix_caching is not None:
             check_flag("enable_prefix_caching", self.enable_prefix_caching)
         self._check_speculative()
+        if self.allow_long_max_model_len and self.max_model_len is None:
+            message = "allow_long_max_model_len says nothing without max_model_len; give both, or leave it out"
+            raise ConfigError(message, allow_long_max_model_len=True)
         if self.num_blocks is not None and self.kv_cache_memory is not None:
             message = f"num_blocks={self.num_blocks} and kv_cache_memory={self.kv_cache_memory} say it twice; give one"
             raise ConfigError(message, num_blocks=self.num_blocks, kv_cache_memory=self.kv_cache_memory)

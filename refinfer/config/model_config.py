@@ -1,6 +1,7 @@
 """The shape of a Llama model, read from config.json and refused by name where it is not implemented."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class ModelConfig:
         num_heads: Query heads of each layer.
         num_kv_heads: Key and value heads of each layer; divides `num_heads`.
         head_dim: Width of one head.
-        max_position_embeddings: Longest request that the model was made for, in tokens.
+        max_position_embeddings: Longest request that the model was made for, in tokens; see `max_scaled_positions`.
         norm_eps: Added to the mean square before its root (RMSNorm).
         tie_word_embeddings: The head uses the embedding's weight.
         attention_bias: The four attention projections add a bias.
@@ -75,6 +76,18 @@ class ModelConfig:
     mlp_bias: bool
     rope: RopeConfig
     dtype_name: str | None
+
+    @property
+    def max_scaled_positions(self) -> int:
+        """Longest request that the model was made for with its RoPE scaling, in tokens.
+
+        Where the file names a shorter original length, `max_position_embeddings` is the length after scaling, as
+        with every published llama3 one. Else it may be the length before it, which the factor stretches.
+        """
+        if 0 < self.rope.original_max_position_embeddings < self.max_position_embeddings:
+            return self.max_position_embeddings
+        # Exact, since neither number has a bound in the file.
+        return max(self.max_position_embeddings, int(self.max_position_embeddings * Fraction(self.rope.factor)))
 
     @classmethod
     def from_folder(cls, folder: Path) -> "ModelConfig":

@@ -3,15 +3,18 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from refinfer.config import EngineConfig
+from refinfer.config import EngineConfig, ModelConfig
 from refinfer.engine.answer import Answer
 from refinfer.engine.assembly import load_draft_model, make_core
 from refinfer.engine.core import EngineCore
 from refinfer.engine.loading import LoadedModel
 from refinfer.engine.output import RequestOutput
 from refinfer.engine.requests import Prompt, RequestMaker
+from refinfer.engine.sizing import decide_max_model_len
 from refinfer.engine.statistics import EngineStats
-from refinfer.errors import ConfigError, DuplicateRequestError, UnknownRequestError
+from refinfer.errors import DuplicateRequestError, UnknownRequestError
+from refinfer.hub import resolve_model
+from refinfer.model.checkpoint import resolve_dtype
 from refinfer.sampling import SamplingParams
 from refinfer.scheduler import Request, RequestState
 
@@ -63,19 +66,17 @@ class LLMEngine:
 
     def __init__(self, model: str | Path | LoadedModel, config: EngineConfig | None = None) -> None:
         self.config = EngineConfig() if config is None else config
-        self.loaded = (
-            model
-            if isinstance(model, LoadedModel)
-            else LoadedModel.load(model, dtype=self.config.dtype, batch_invariant=self.config.batch_invariant)
-        )
-        longest = self.loaded.model.config.max_position_embeddings
-        self.max_model_len = longest if self.config.max_model_len is None else self.config.max_model_len
-        if self.max_model_len > longest:
-            message = (
-                f"max_model_len {self.max_model_len} is more than the {longest} positions "
-                f"that the model was made for (max_position_embeddings)"
+        if isinstance(model, LoadedModel):
+            self.max_model_len = decide_max_model_len(model.model.config, model.model.dtype, self.config)
+            self.loaded = model
+        else:
+            # What does not fit is refused at once, and not after many gigabytes of weights.
+            folder = resolve_model(model)
+            shape = ModelConfig.from_folder(folder)
+            self.max_model_len = decide_max_model_len(
+                shape, resolve_dtype(self.config.dtype, shape, folder), self.config
             )
-            raise ConfigError(message, max_model_len=self.max_model_len, max_position_embeddings=longest)
+            self.loaded = LoadedModel.load(folder, dtype=self.config.dtype, batch_invariant=self.config.batch_invariant)
         self._draft_model = load_draft_model(self.config, self.loaded.model)
         self.core = self.new_core()
         self.maker = RequestMaker(self.loaded, self.max_model_len)

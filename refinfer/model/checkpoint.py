@@ -97,6 +97,17 @@ def _refuse_sizes_beyond_the_files(config: ModelConfig, weight_by_name: dict[str
         raise MissingWeightError(message, num_layers=config.num_layers, num_weights=len(weight_by_name))
 
 
+def resolve_dtype(dtype: str, config: ModelConfig, folder: Path) -> torch.dtype:
+    """Return the dtype that `load_model` runs in; of the weights at most the headers are read.
+
+    Raises:
+        ConfigError: config.json names a dtype that is not implemented.
+        CheckpointError: Only the weights tell the dtype, and they cannot be read.
+    """
+    needs_weights = dtype == "auto" and config.dtype_name is None
+    return _resolve_dtype(dtype, config, find_weights(folder) if needs_weights else {})
+
+
 def _resolve_dtype(dtype: str, config: ModelConfig, weight_by_name: dict[str, StoredWeight]) -> torch.dtype:
     if dtype != "auto":
         return dtype_by_name(dtype)
@@ -106,7 +117,9 @@ def _resolve_dtype(dtype: str, config: ModelConfig, weight_by_name: dict[str, St
         except ConfigError as error:
             message = f"config.json: {error}"
             raise ConfigError(message, dtype=config.dtype_name) from error
-    return next(iter(weight_by_name.values())).dtype
+    first = next(iter(weight_by_name.values()), None)
+    # A file without weights is refused by name afterwards, whatever the dtype.
+    return torch.float32 if first is None else first.dtype
 
 
 def _tie_before_reading(model: Llama, weight_by_name: dict[str, StoredWeight]) -> None:

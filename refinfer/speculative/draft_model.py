@@ -111,7 +111,7 @@ class DraftModelProposer:
         # The last guessed token never runs.
         num_positions = len(request.token_ids) + request.num_tokens - 1
         num_missing = BlockTable.blocks_for(num_positions, self._block_size) - len(held.table.block_ids)
-        is_too_long = num_positions > self._model.config.max_position_embeddings
+        is_too_long = num_positions > self._model.config.max_scaled_positions
         if is_too_long or num_missing > self._pool.num_free_blocks:
             self._release(held)
             return None
