@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from oracle.errors import OutcomeMismatch
-from refinfer.engine.answer import Answer
-from refinfer.engine.core import EngineCore, StepRow
+from refinfer.engine.answer import Answer, StepRow
+from refinfer.engine.core import EngineCore
 from refinfer.engine.engine import LLMEngine
 from refinfer.engine.output import RequestOutput
 from refinfer.scheduler import Request, RequestState

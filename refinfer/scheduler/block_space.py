@@ -43,14 +43,22 @@ class BlockSpace:
         model_key: str = "",
     ) -> None:
         self.block_size = block_size
-        self.pool = BlockPool(num_blocks, shuffle_seed=shuffle_seed)
-        self.prefix = PrefixMap(self.pool, block_size, model_key) if enable_prefix_caching else None
         self.num_swap_blocks = num_swap_blocks
-        self.num_swapped_blocks = 0
         self.num_copies = 0
         self.num_evictions = 0
         self.num_hit_tokens = 0
         self.num_forks = 0
+        self._num_blocks = num_blocks
+        self._enable_prefix_caching = enable_prefix_caching
+        self._shuffle_seed = shuffle_seed
+        self._model_key = model_key
+        self.reset()
+
+    def reset(self) -> None:
+        """Make every block free, with nothing to be found in any and nothing in host memory."""
+        self.pool = BlockPool(self._num_blocks, shuffle_seed=self._shuffle_seed)
+        self.prefix = PrefixMap(self.pool, self.block_size, self._model_key) if self._enable_prefix_caching else None
+        self.num_swapped_blocks = 0
         self._operations: list[BlockOperation] = []
 
     @property
