@@ -11,7 +11,7 @@ from refinfer.engine.statistics import Counters, EngineStats, Latencies, StepEve
 from refinfer.errors import RefinferError
 from refinfer.model.model_input import RowLogits
 from refinfer.sampling import Finish, FinishReason, TokenLogprob, finish, sample_token, token_logprobs
-from refinfer.scheduler import BlockOperation, RequestQueues, RequestState, ScheduledRow, SchedulerOutput
+from refinfer.scheduler import BlockOperation, RequestQueues, RequestState, ScheduledRow
 from refinfer.tokenizer import Tokenizer
 
 NUM_KEPT_EVENTS = 1000
@@ -144,7 +144,8 @@ class EngineCore:
                 self._end(row.state, end)
                 read = own[:num_tokens] if row.draft_token_ids else own
                 step_rows.append(StepRow(row.state, tuple(choice.token_ids[:num_tokens]), read))
-        self._log(output, step_rows)
+        emitted = {row.state: row.token_ids for row in step_rows}
+        self.events.append(StepEvent.of(self._counters.num_schedules - 1, output, emitted))
         self._is_whole = True
         return step_rows
 
@@ -240,10 +241,6 @@ class EngineCore:
         if self._speculation is not None:
             self._speculation.forget(state)
         del self.answers[state]
-
-    def _log(self, output: SchedulerOutput, step_rows: list[StepRow]) -> None:
-        emitted = {row.state: row.token_ids for row in step_rows}
-        self.events.append(StepEvent.of(self._counters.num_schedules - 1, output, emitted))
 
 
 def _num_rejected(row: ScheduledRow, num_emitted: int) -> int:

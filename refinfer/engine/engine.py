@@ -26,6 +26,7 @@ class Samples:
 
     @property
     def is_finished(self) -> bool:
+        """Whether all have ended."""
         return all(state.is_finished for state in self.states)
 
     def output(self) -> RequestOutput:
@@ -143,7 +144,7 @@ class LLMEngine:
         named = dict.fromkeys(row.state.request.request_id for row in rows if row.token_ids)
         if has_untold:  # the last step stopped before its end, and requests may have ended in it
             named.update(dict.fromkeys(name for name, own in self._samples_by_id.items() if own.is_finished))
-        outputs = [self._samples_by_id[request_id].output() for request_id in named]
+        outputs = [self._output(request_id) for request_id in named]
         told_ids = tuple(output.request_id for output in outputs if output.finished)
         self._told_ids, self._has_untold = told_ids, False
         return outputs
@@ -163,7 +164,7 @@ class LLMEngine:
         for state in samples.states:
             if not state.is_finished:
                 self.core.abort(state)
-        output = samples.output()
+        output = self._output(request_id)
         self._told_ids = (request_id,)
         return output
 
@@ -181,6 +182,9 @@ class LLMEngine:
         """Gives what the engine has done so far, in numbers."""
         self._settle()
         return self.core.stats()
+
+    def _output(self, request_id: str) -> RequestOutput:
+        return self._samples_by_id[request_id].output()
 
     def _settle(self) -> None:
         """Forget who was told of his end, and do what the last call has left if it stopped before its own."""
