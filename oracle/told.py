@@ -27,6 +27,9 @@ class _HeardCore:
     def abort(self, state: RequestState) -> None:
         self._core.abort(state)
 
+    def recover(self) -> None:
+        self._core.recover()
+
     def step(self) -> list[StepRow]:
         self.rows = self._core.step()
         return self.rows
@@ -38,6 +41,7 @@ class _Engine(LLMEngine):
     def __init__(self, core: Any) -> None:
         self.core = core
         self._samples_by_id = {}
+        self._arriving, self._told_ids, self._has_untold = None, (), False
 
 
 class ToldRequests:
