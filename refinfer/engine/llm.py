@@ -1,10 +1,12 @@
 """`LLM`: prompts in, answers out."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from inspect import GEN_CLOSED, getgeneratorstate
 from itertools import count
 from pathlib import Path
 from typing import cast
+from weakref import ref
 
 from refinfer.config.engine_config import engine_config
 from refinfer.engine.core import EngineCore
@@ -51,6 +53,7 @@ class LLM:
         self.max_model_len = self.engine.max_model_len
         self._ids = count()
         self._undelivered_by_id: dict[str, deque[RequestOutput]] = {}
+        self._streams: list[tuple[ref[Generator[RequestOutput, None, None]], list[str]]] = []
 
     def generate(
         self,
@@ -106,7 +109,11 @@ class LLM:
         Raises:
             RequestError: A prompt cannot be accepted; raised by the call itself, before anything runs.
         """
-        return self._run(self.make_requests(prompts, params))
+        self._drop_closed_streams()
+        requests = self.make_requests(prompts, params)
+        stream = self._run(requests)
+        self._streams.append((ref(stream), [request.request_id for request in requests]))
+        return stream
 
     def make_requests(
         self,
@@ -146,26 +153,42 @@ class LLM:
             core.add(state)
         return core, states
 
-    def _run(self, requests: Sequence[Request]) -> Iterator[RequestOutput]:
+    def _run(self, requests: Sequence[Request]) -> Generator[RequestOutput, None, None]:
         queue: deque[RequestOutput] = deque()
         ids = [request.request_id for request in requests]
         unfinished = deque(ids)
-        self._undelivered_by_id.update(dict.fromkeys(ids, queue))
         try:
-            for request in requests:
-                self.engine.add(request)
+            self._undelivered_by_id.update(dict.fromkeys(ids, queue))
+            untold = {request.request_id: self.engine.add(request) for request in requests}
             while queue or self._has_unfinished(unfinished):
                 if queue:
-                    yield queue.popleft()
+                    output = queue.popleft()
+                    if output.finished:
+                        del untold[output.request_id]
+                    yield output
                     continue
                 for output in self.engine.step():
                     if output.request_id in self._undelivered_by_id:  # else it was added to the engine itself
                         self._undelivered_by_id[output.request_id].append(output)
+            for samples in untold.values():  # whose end came in a step of another stream that was interrupted
+                yield samples.output()
         finally:
-            for request_id in ids:
-                del self._undelivered_by_id[request_id]
-                if self.engine.is_unfinished(request_id):
-                    self.engine.abort_request(request_id)
+            self._drop(ids)
+
+    def _drop(self, ids: Sequence[str]) -> None:
+        """Abort the requests of a stream, and deliver no more of them."""
+        for request_id in ids:
+            self._undelivered_by_id.pop(request_id, None)
+            if self.engine.is_unfinished(request_id):
+                self.engine.abort_request(request_id)
+
+    def _drop_closed_streams(self) -> None:
+        """Abort what is left of streams that are closed: a second interrupt may have stopped their own clean-up."""
+        for entry in list(self._streams):
+            stream = entry[0]()
+            if stream is None or getgeneratorstate(stream) == GEN_CLOSED:
+                self._drop(entry[1])
+                self._streams.remove(entry)
 
     def _has_unfinished(self, ids: deque[str]) -> bool:
         """Tells whether one of the requests goes on; those at the front that have ended are taken away.

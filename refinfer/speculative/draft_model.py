@@ -103,6 +103,12 @@ class DraftModelProposer:
         if held is not None:
             self._release(held)
 
+    def reset(self) -> None:
+        """Make every block free, and forget what lies in it."""
+        self._pool = BlockPool(self._cache.num_blocks)
+        self._held_by_key = {}
+        self._cache.forget(range(self._cache.num_blocks))
+
     def _begin(self, request: DraftRequest) -> _Guess | None:
         """Makes room for a guess; gives None where there is none, or where the sample outgrows the draft model."""
         held = self._held_by_key.setdefault(request.key, _Held(BlockTable(self._block_size)))
