@@ -136,7 +136,13 @@ class Case:
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
-        """What the checkpoint's files name as end-of-sequence ids, read without the subject's help."""
+        """What the checkpoint's files name as end-of-sequence ids, read without the subject's help.
+
+        The tokenizer's `eos_token` is one beside those of generation_config.json or config.json, as in vLLM.
+        """
+        return tuple(dict.fromkeys((*self._eos_token_ids_of_settings(), *self._eos_token_ids_of_tokenizer())))
+
+    def _eos_token_ids_of_settings(self) -> tuple[int, ...]:
         for name in ("generation_config.json", "config.json"):
             path = self.folder / name
             content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -144,6 +150,15 @@ class Case:
             if value is not None:
                 return tuple(value) if isinstance(value, list) else (value,)
         return ()
+
+    def _eos_token_ids_of_tokenizer(self) -> tuple[int, ...]:
+        paths = [self.folder / name for name in ("tokenizer_config.json", "tokenizer.json")]
+        if not all(path.exists() for path in paths):
+            return ()
+        settings, tokenizer = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
+        token = settings.get("eos_token")
+        token = token["content"] if isinstance(token, dict) else token
+        return tuple(added["id"] for added in tokenizer["added_tokens"] if added["content"] == token)
 
     def records(self, mode: str) -> list[RequestRecord]:
         """Runs the scenario in a mode."""

@@ -59,6 +59,10 @@ class ChainRunner:
         """Requests that have blocks in host memory."""
         return len(self._store.swapped_by_request)
 
+    def reset(self) -> None:
+        """Forget what lies in every block and in host memory."""
+        self._store.reset()
+
     def prepare(self, operations: Sequence[BlockOperation]) -> None:
         """Copies, swaps and forgets blocks, in the order decided."""
         self._store.carry_out(operations)

@@ -53,6 +53,10 @@ class CheckedProposer:
         """Lets the draft model forget a sample."""
         self._proposer.forget(key)
 
+    def reset(self) -> None:
+        """Let the draft model forget every sample."""
+        self._proposer.reset()
+
     def _check(self, request: DraftRequest, draft: Draft) -> None:
         guesses: list[int | None] = list(draft.token_ids)
         if len(guesses) < request.num_tokens:

@@ -10,8 +10,8 @@ from oracle.lone_answer import SampleRun
 from oracle.scenario import Scenario
 from oracle.scripted_scheduler import ScriptedScheduler
 from oracle.told import ToldRequests
-from refinfer.engine.answer import Answer
-from refinfer.engine.core import EngineCore, StepRow
+from refinfer.engine.answer import Answer, StepRow
+from refinfer.engine.core import EngineCore
 from refinfer.scheduler import Request, RequestState
 
 MAX_STEPS_PER_TOKEN = 50

@@ -124,6 +124,10 @@ class _WatchedRunner:
         """Token places that are reserved now."""
         return self._runner.num_reserved_slots
 
+    def reset(self) -> None:
+        """Let the cache drop everything."""
+        self._runner.reset()
+
     def prepare(self, operations: Sequence[BlockOperation]) -> None:
         """Lets the cache do what was decided."""
         self._runner.prepare(operations)

@@ -47,6 +47,10 @@ class ScriptedProposer:
         """Forgets a sample."""
         self._known.discard(key)
 
+    def reset(self) -> None:
+        """Forget every sample."""
+        self._known.clear()
+
     def _guess(self, request: DraftRequest) -> Draft:
         state = cast("RequestState", request.key)
         known = self._token_ids_by_answer[state.request.request_id, state.sample_index]

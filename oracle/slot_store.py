@@ -30,7 +30,12 @@ class SlotStore(Generic[Value]):
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self._block_size = block_size
-        self.values: list[Value | None] = [None] * (num_blocks * block_size)
+        self._num_blocks = num_blocks
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what lies anywhere."""
+        self.values: list[Value | None] = [None] * (self._num_blocks * self._block_size)
         self.swapped_by_request: dict[RequestState, list[Value | None]] = {}
 
     def carry_out(self, operations: Sequence[BlockOperation]) -> None:

@@ -91,6 +91,10 @@ class SymbolicTokenizer(Tokenizer):
 
     decode_uncleaned = decode
 
+    def decode_token(self, token_id: int) -> str:
+        """Return the text of one id."""
+        return self.decode([token_id])
+
     @cached_property
     def cleans_up(self) -> bool:
         """Nothing is taken away."""

@@ -31,6 +31,9 @@ class _SymbolicRunner:
         """None that would be worth counting."""
         return 0
 
+    def reset(self) -> None:
+        """Do nothing: nothing is kept."""
+
     def prepare(self, operations: Sequence[BlockOperation]) -> None:
         """Does nothing: without blocks no operation on them is decided."""
 
@@ -76,6 +79,10 @@ class SymbolicContinuousRunner(_SymbolicRunner):
         super().__init__()
         self._values_by_request: dict[RequestState, list[Value]] = {}
 
+    def reset(self) -> None:
+        """Drop every store."""
+        self._values_by_request = {}
+
     def execute(self, rows: Sequence[ScheduledRow]) -> list[RowLogits]:
         """Runs the next tokens of each row."""
         self._values_by_request = {
@@ -112,6 +119,10 @@ class SymbolicPagedRunner(_SymbolicRunner):
     def num_swapped_requests(self) -> int:
         """Requests that have something in host memory."""
         return len(self._store.swapped_by_request)
+
+    def reset(self) -> None:
+        """Forget what lies in every block and in host memory."""
+        self._store.reset()
 
     def values_in(self, block_ids: Sequence[int]) -> list[Value]:
         """Gives what lies in some blocks, in order."""

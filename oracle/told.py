@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from oracle.errors import OutcomeMismatch
-from refinfer.engine.answer import Answer
-from refinfer.engine.core import EngineCore, StepRow
+from refinfer.engine.answer import Answer, StepRow
+from refinfer.engine.core import EngineCore
 from refinfer.engine.engine import LLMEngine
 from refinfer.engine.output import RequestOutput
 from refinfer.scheduler import Request, RequestState
@@ -27,6 +27,9 @@ class _HeardCore:
     def abort(self, state: RequestState) -> None:
         self._core.abort(state)
 
+    def recover(self) -> None:
+        self._core.recover()
+
     def step(self) -> list[StepRow]:
         self.rows = self._core.step()
         return self.rows
@@ -38,6 +41,7 @@ class _Engine(LLMEngine):
     def __init__(self, core: Any) -> None:
         self.core = core
         self._samples_by_id = {}
+        self._arriving, self._told_ids, self._has_untold = None, (), False
 
 
 class ToldRequests:

@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from oracle.commands.shared import (
     planted,
     positive,
 )
+from oracle.errors import OracleError
 from oracle.sampling_effects import OTHER_PARAMETERS, TOKEN_PARAMETERS
-from oracle.scenario import Scenario
+from oracle.scenario import DTYPES, Scenario
 from oracle.schedule_properties import CHECKPOINTS, ModelRuns
 from oracle.schedule_run import ModeReport, RunSchedule, run_schedules
 from oracle.schedule_strategies import choose_model_schedule, choose_symbolic_schedule
@@ -43,6 +45,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     schedules.add_argument("--examples", type=positive, default=500, help="how many schedules (default: %(default)s)")
     schedules.add_argument("--seed", type=int, default=0, help="the same seed makes the same schedules")
+    schedules.add_argument("--dtype", choices=DTYPES, help="of the models (default: float32)")
+    schedules.add_argument("--threads", type=positive, default=1, help="threads of torch (default: %(default)s)")
     schedules.add_argument("--time-budget", type=float, metavar="SECONDS", help="begin no schedule after this time")
     schedules.add_argument("--failures", type=Path, default=Path("oracle-failures"), metavar="DIR")
     add_fault_option(schedules)
@@ -51,7 +55,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the command and gives its exit status."""
-    pin_threads(None)
+    if options.symbolic and options.dtype is not None:
+        message = f"--dtype {options.dtype} has no meaning with --symbolic, which runs no model; leave one of them out"
+        raise OracleError(message)
+    pin_threads(None, options.threads)
     known = SYMBOLIC_MODES if options.symbolic else MODES
     usual: tuple[str, ...] = JOINING_MODES if options.symbolic else MODES
     if options.speculative:
@@ -87,9 +94,10 @@ def schedules_of(options: argparse.Namespace) -> Iterator[Scenario]:
         if options.symbolic:
             yield choose_symbolic_schedule(choose, is_speculative=is_speculative)
         else:
-            yield choose_model_schedule(
+            scenario = choose_model_schedule(
                 choose, CHECKPOINTS, batch_invariant=not options.plain, is_speculative=is_speculative
             )
+            yield replace(scenario, dtype=options.dtype or "float32")
 
 
 def show(console: Console, reports: list[ModeReport]) -> None:

@@ -14,8 +14,8 @@ from oracle.explain.course import Step, StepRow
 from oracle.explain.recording import RowRecord, StepRecord, key_of, name_of
 from oracle.invariants import check_blocks, check_core, check_output
 from refinfer.engine.answer import Answer
+from refinfer.engine.answer import StepRow as CoreRow
 from refinfer.engine.core import EngineCore
-from refinfer.engine.core import StepRow as CoreRow
 from refinfer.engine.model_runner import RecomputeRunner
 from refinfer.errors import InvariantError
 from refinfer.model import Llama

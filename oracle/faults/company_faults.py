@@ -208,8 +208,11 @@ def victim_stays_scheduled(self: _Step, state: RequestState) -> None:
 )
 def part_of_prompt_told(self: LLMEngine) -> list[RequestOutput]:
     """Tells of every request that ran."""
+    self._settle()
     ran = dict.fromkeys(row.state.request.request_id for row in self.core.step())
-    return [self._output(request_id) for request_id in ran]
+    outputs = [self._output(request_id) for request_id in ran]
+    self._told_ids = tuple(output.request_id for output in outputs if output.finished)
+    return outputs
 
 
 FAULTS = (

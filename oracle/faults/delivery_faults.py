@@ -110,6 +110,7 @@ def abort_reaches_the_first_sample_only(self: LLMEngine, request_id: str) -> Req
     if samples is None or samples.states[0].is_finished:
         return _abort_request(self, request_id)
     self.core.abort(samples.states[0])
+    self._told_ids = (request_id,) if samples.is_finished else ()
     return self._output(request_id)
 
 

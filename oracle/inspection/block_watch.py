@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from oracle.explain.block_history import FORKED, HIT, SWAPPED_IN, BlockHistory
 from oracle.explain.recording import Written, key_of, name_of
-from refinfer.engine.answer import Answer
-from refinfer.engine.core import EngineCore, StepRow
+from refinfer.engine.answer import Answer, StepRow
+from refinfer.engine.core import EngineCore
 from refinfer.model.model_input import RowLogits
 from refinfer.scheduler import CopyBlock, RequestState, ScheduledRow, SchedulerOutput, SwapOut
 

@@ -12,7 +12,7 @@ from oracle.subjects.record import RequestRecord
 from refinfer import LLM, SamplingParams
 from refinfer.cache import CausalAttentionView, ContinuousCache
 from refinfer.engine import LoadedModel
-from refinfer.engine.core import StepRow
+from refinfer.engine.answer import StepRow
 
 MODES = ("none", "static", "continuous", "paged", "paged_gather")
 """The modes of `refinfer`, named after their caches; the paged one with either of its readers, blocks and gather."""

@@ -60,8 +60,8 @@ class ContinuousCache:
             raise CapacityError(message, num_tokens=end, max_tokens=self._max_tokens)
         if end > self.capacity:
             capacity = max(_FIRST_CAPACITY, 2 * self.capacity, whole_tiles(end))
-            self._keys = self._grown(self._keys, capacity)
-            self._values = self._grown(self._values, capacity)
+            # Both or none: there may be memory for one only.
+            self._keys, self._values = self._grown(self._keys, capacity), self._grown(self._values, capacity)
         self._ready(end)
         self._num_written_tokens = self._num_computed_tokens
         return ContinuousAttentionView(self, AttentionLayout(num_scheduled_tokens, end))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 
+from refinfer.config.plain_values import as_plain, meant
 from refinfer.errors import ConfigError
 
 STATIC_CACHES = ("none", "static")
@@ -52,7 +53,9 @@ class EngineConfig:
     Attributes:
         cache: Where keys and values live: "none" (recompute), "static", "continuous" or "paged".
         max_num_seqs: Most requests in one step.
-        max_model_len: Longest request in tokens, prompt and output together; None takes the model's own.
+        max_model_len: Longest request in tokens, prompt and output together; None takes the model's own
+            `max_position_embeddings`, or what fits the pool where that is less.
+        allow_long_max_model_len: Whether `max_model_len` may exceed what the model and its RoPE scaling were made for.
         batch_invariant: Whether a row's bits must not depend on what runs beside it.
         dtype: Dtype of weights and activations; "auto" takes the checkpoint's.
         device: Where tensors live; only "cpu" is implemented.
@@ -78,6 +81,7 @@ class EngineConfig:
     cache: str = "paged"
     max_num_seqs: int = 16
     max_model_len: int | None = None
+    allow_long_max_model_len: bool = False
     batch_invariant: bool = True
     dtype: str = "float32"
     device: str = "cpu"
@@ -94,11 +98,23 @@ class EngineConfig:
     speculative: str | None = None
     num_speculative_tokens: int | None = None
 
+    def __new__(cls, *_: object, **options: object) -> "EngineConfig":  # noqa: PYI034 - beartype knows no Self here
+        """Refuse an option that nobody knows by name, before Python refuses it in its own words."""
+        known = [field.name for field in fields(cls)]
+        for name, value in options.items():
+            if name not in known:
+                message = f"option {name}={value!r} is unknown; {meant(name, known)}the options are {', '.join(known)}"
+                raise ConfigError(message, option=name, value=value)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, as_plain(getattr(self, field.name)))
         _check_choice("cache", self.cache, CACHES)
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("device", self.device, DEVICES)
         check_flag("batch_invariant", self.batch_invariant)
+        check_flag("allow_long_max_model_len", self.allow_long_max_model_len)
         _check_count("max_num_seqs", self.max_num_seqs, 1)
         self._check_options_of_cache()
         for name in ("max_model_len", "max_num_batched_tokens", "block_size", "num_blocks", "kv_cache_memory"):
@@ -112,6 +128,9 @@ class EngineConfig:
         if self.enable_prefix_caching is not None:
             check_flag("enable_prefix_caching", self.enable_prefix_caching)
         self._check_speculative()
+        if self.allow_long_max_model_len and self.max_model_len is None:
+            message = "allow_long_max_model_len says nothing without max_model_len; give both, or leave it out"
+            raise ConfigError(message, allow_long_max_model_len=True)
         if self.num_blocks is not None and self.kv_cache_memory is not None:
             message = f"num_blocks={self.num_blocks} and kv_cache_memory={self.kv_cache_memory} say it twice; give one"
             raise ConfigError(message, num_blocks=self.num_blocks, kv_cache_memory=self.kv_cache_memory)
@@ -148,11 +167,6 @@ def engine_config(**options: object) -> EngineConfig:
     Raises:
         ConfigError: An option is unknown, or its value cannot work.
     """
-    known = [field.name for field in fields(EngineConfig)]
-    for name, value in options.items():
-        if name not in known:
-            message = f"option {name}={value!r} is unknown; the options are {', '.join(known)}"
-            raise ConfigError(message, option=name, value=value)
     return EngineConfig(**options)  # type: ignore[arg-type]  # each value is checked on construction
 
 

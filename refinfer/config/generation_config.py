@@ -15,6 +15,7 @@ def load_eos_token_ids(folder: Path) -> tuple[int, ...]:
     What generation_config.json says counts; where it says nothing, config.json does.
     A checkpoint may name several ids. The reference decides alike but for one case: a generation_config.json
     that names no id keeps it from ever stopping, whatever config.json says.
+    A tokenizer may name one more, which `LoadedModel` adds.
 
     Raises:
         ConfigError: An id is not a whole number of at least 0.

@@ -1,6 +1,7 @@
 """How positions become rotary angles: the RoPE settings of a checkpoint, older and newer key names."""
 
 import sys
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,13 @@ SUPPORTED_ROPE_TYPES = tuple(_NUMBERS_BY_ROPE_TYPE)
 
 _SHARED_SETTINGS = {"rope_theta", "partial_rotary_factor", "original_max_position_embeddings"}
 """Settings that may stand beside every type; the last changes nothing where there are no bands."""
+
+_NEUTRAL_VALUES_BY_KEY: dict[str, tuple[Any, ...]] = {
+    "factor": (1.0,),
+    "attention_factor": (1.0,),
+    "finetuned": (True, False),
+}
+"""Settings of some types, with the values at which they say nothing to the others."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +64,20 @@ class RopeConfig:
         The newer files hold everything in `rope_parameters`; the older ones hold `rope_theta` beside
         `rope_scaling`, whose type is named `rope_type` or `type`.
         A file may hold both as long as they agree.
+        Where the type is named, what its formula does not read is passed over with a warning: the reference
+        computes the same, and files keep such settings of a type that they had before.
+        Where none is named, such a setting is refused, since its type may have been forgotten.
 
         Raises:
             UnsupportedModelError: The RoPE type is not implemented.
             ConfigError: Two keys contradict each other, a number is absent or out of range, or a setting
-                is not one of its type.
+                has no type.
         """
         settings = _merged_settings(raw_config)
+        is_named = "rope_type" in settings
         rope_type = settings.pop("rope_type", "default")
         _refuse_other_ropes(rope_type, settings)
+        _pass_over_unused(rope_type, settings, is_named=is_named)
         if rope_type == "llama3":
             # Where the original length is not named, it is the only length there is.
             settings.setdefault(
@@ -98,14 +111,28 @@ def _refuse_other_ropes(rope_type: object, settings: dict[str, Any]) -> None:
             "only 1.0, where every dimension of a head is rotated"
         )
         raise UnsupportedModelError(message, partial_rotary_factor=partial_rotary_factor)
-    # A factor whose type was forgotten would leave every angle wrong and nobody would hear of it.
-    unused = sorted(settings.keys() - _SHARED_SETTINGS - set(_NUMBERS_BY_ROPE_TYPE[str(rope_type)]))
-    if unused:
+
+
+def _pass_over_unused(rope_type: str, settings: dict[str, Any], *, is_named: bool) -> None:
+    unused = sorted(
+        name
+        for name in settings.keys() - _SHARED_SETTINGS - set(_NUMBERS_BY_ROPE_TYPE[rope_type])
+        if settings[name] not in _NEUTRAL_VALUES_BY_KEY.get(name, ())
+    )
+    if not unused:
+        return
+    if not is_named:
+        # A factor whose type was forgotten would leave every angle wrong and nobody would hear of it.
         message = (
             f"RoPE type {rope_type!r} in config.json has no use for {', '.join(unused)}; "
             "name the type that these settings belong to, or take them out"
         )
         raise ConfigError(message, rope_type=rope_type, names=unused)
+    message = (
+        f"config.json names RoPE type {rope_type!r}, which has no use for {', '.join(unused)}; "
+        "they are passed over, as by the reference"
+    )
+    warnings.warn(message, stacklevel=2)
 
 
 def _merged_settings(raw_config: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,47 @@
 """What one sample of a request has given so far: tokens, text, log-probabilities."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from refinfer.engine.output import CompletionOutput, Logprob
+from refinfer.model.model_input import RowLogits
 from refinfer.sampling import Finish, FinishReason, StopStringWatcher, TokenLogprob, can_stop
 from refinfer.scheduler import RequestState
 from refinfer.tokenizer import IncrementalDetokenizer, Tokenizer
+
+
+class StepRow(NamedTuple):
+    """What one sample got out of one step.
+
+    Attributes:
+        state: Where it stands after the step.
+        token_ids: The tokens it emitted: none if the step ran a part of its prompt only, several if guesses stayed.
+        logits: Logits of tokens that it ran, as many as were wanted; the last rows gave the tokens, one each.
+    """
+
+    state: RequestState
+    token_ids: tuple[int, ...]
+    logits: RowLogits
+
+
+class Choice(NamedTuple):
+    """What logits say, before anything has changed."""
+
+    token_ids: list[int]
+    logprobs: list[dict[int, TokenLogprob] | None]
+    prompt_logprobs: list[dict[int, TokenLogprob]]
+
+
+class Taken(NamedTuple):
+    """What of a choice has become part of a sample.
+
+    Attributes:
+        num_tokens: Tokens emitted; those behind an end are dropped.
+        end: The end that the last of them brings.
+    """
+
+    num_tokens: int
+    end: Finish | None
 
 
 class Answer:
@@ -17,13 +55,17 @@ class Answer:
     def __init__(self, state: RequestState, tokenizer: Tokenizer | None) -> None:
         self._state = state
         self._tokenizer = tokenizer
-        self._detokenizer = None if tokenizer is None else IncrementalDetokenizer(tokenizer)
-        stop_strings = state.request.params.stop_strings
+        self._logprobs: list[dict[int, Logprob]] = []
+        self._prompt_logprobs: list[dict[int, Logprob] | None] = [None]
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set everything that follows from the tokens to where it is before the first of them."""
+        self._detokenizer = None if self._tokenizer is None else IncrementalDetokenizer(self._tokenizer)
+        stop_strings = self._state.request.params.stop_strings
         self._watcher = StopStringWatcher(stop_strings) if stop_strings else None
         self._text = ""
-        self._logprobs: list[dict[int, Logprob]] = []
         self._cumulative_logprob = 0.0
-        self._prompt_logprobs: list[dict[int, Logprob] | None] = [None]
 
     def push_prompt(self, prompt_logprobs: list[dict[int, TokenLogprob]]) -> None:
         """Takes the log-probabilities of the prompt's next tokens; its first token has none."""
@@ -43,11 +85,39 @@ class Answer:
         """
         if logprobs is not None:
             self._logprobs.append(with_text(logprobs, self._tokenizer))
-            self._cumulative_logprob += logprobs[token_id].logprob
+        return self._follow(token_id, end, self._state.num_output_tokens)
+
+    def recover(self, end_of: Callable[[int], Finish | None]) -> Finish | None:
+        """Bring tokens, log-probabilities and text back together, after a call that stopped anywhere.
+
+        What stays are the tokens that the state has and whose log-probabilities are known, where they were asked for.
+        The rest follows from them once more, so that this can itself stop anywhere and be called again.
+
+        Args:
+            end_of: Returns the end that the output token brings by itself which makes the output so many tokens long.
+
+        Returns:
+            The end that the last of the tokens brings.
+        """
+        state = self._state
+        if state.request.params.logprobs is not None:
+            del state.token_ids[state.num_prompt_tokens + len(self._logprobs) :]
+            del self._logprobs[state.num_output_tokens :]
+        state.num_scored_tokens = len(self._prompt_logprobs) - 1
+        self._begin()
+        end = None
+        for place, token_id in enumerate(state.output_token_ids):
+            end = self._follow(token_id, end_of(place + 1), place + 1)
+        return end
+
+    def _follow(self, token_id: int, end: Finish | None, num_output_tokens: int) -> Finish | None:
+        """Work out what follows from one more token; return the end that it brings."""
+        if self._logprobs:
+            self._cumulative_logprob += self._logprobs[num_output_tokens - 1][token_id].logprob
         if self._detokenizer is None:
             return end
         text = self._detokenizer.push(token_id)
-        may_stop = can_stop(self._state.num_output_tokens, self._state.request.params)
+        may_stop = can_stop(num_output_tokens, self._state.request.params)
         is_stopped = end is not None and end.reason is FinishReason.STOP
         self._show(text, may_stop=may_stop and not is_stopped)
         if end is not None and not self._has_stopped:

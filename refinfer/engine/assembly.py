@@ -1,13 +1,11 @@
 """Which scheduler and which runner belong to a cache? Builds an engine's core from its settings."""
 
 from refinfer.cache import PagedCache
-from refinfer.cache.block_table import BlockTable
 from refinfer.config import EngineConfig
 from refinfer.config.engine_config import (
     CACHES,
     CONTINUOUS_CACHES,
     DEFAULT_BLOCK_SIZE,
-    DEFAULT_KV_CACHE_MEMORY,
     DEFAULT_NUM_SPECULATIVE_TOKENS,
     DEFAULT_TOKEN_BUDGET,
     NGRAM,
@@ -16,6 +14,7 @@ from refinfer.config.engine_config import (
 from refinfer.engine.core import EngineCore
 from refinfer.engine.loading import LoadedModel
 from refinfer.engine.model_runner import ContinuousRunner, ModelRunner, PagedRunner, RecomputeRunner, StaticRunner
+from refinfer.engine.sizing import num_draft_blocks, num_pool_blocks
 from refinfer.engine.speculation import Speculation
 from refinfer.errors import ConfigError, InvariantError
 from refinfer.hub import resolve_model
@@ -40,7 +39,7 @@ def make_core(
     """
     model, eos_token_ids = loaded.model, frozenset(loaded.eos_token_ids)
     space = block_space(model, config, max_model_len, loaded.name) if config.cache == "paged" else None
-    proposer = make_proposer(config, max_model_len, draft_model)
+    proposer = make_proposer(config, model, max_model_len, draft_model)
     return EngineCore(
         make_scheduler(config, space),
         make_runner(config, model, max_model_len, space),
@@ -80,10 +79,11 @@ def load_draft_model(config: EngineConfig, model: Llama) -> Llama | None:
     return draft_model
 
 
-def make_proposer(config: EngineConfig, max_model_len: int, draft_model: Llama | None) -> Proposer | None:
+def make_proposer(config: EngineConfig, model: Llama, max_model_len: int, draft_model: Llama | None) -> Proposer | None:
     """Makes what guesses tokens; None where nothing does.
 
     Raises:
+        ConfigError: The draft model's cache would have no block.
         InvariantError: The settings name a draft model, and there is none.
     """
     if config.speculative is None:
@@ -93,11 +93,10 @@ def make_proposer(config: EngineConfig, max_model_len: int, draft_model: Llama |
     if draft_model is None:
         message = f"speculative={config.speculative!r} names a draft model, and none was loaded; {NGRAM!r} needs none"
         raise InvariantError(message, speculative=config.speculative)
-    block_size = config.block_size or DEFAULT_BLOCK_SIZE
     return DraftModelProposer(
         draft_model,
-        num_blocks=config.max_num_seqs * BlockTable.blocks_for(max_model_len, block_size),
-        block_size=block_size,
+        num_blocks=num_draft_blocks(model.config, draft_model.config, draft_model.dtype, config, max_model_len),
+        block_size=config.block_size or DEFAULT_BLOCK_SIZE,
         max_num_batched_tokens=config.max_num_batched_tokens or DEFAULT_TOKEN_BUDGET,
     )
 
@@ -154,28 +153,12 @@ def block_space(model: Llama, config: EngineConfig, max_model_len: int, model_ke
     Raises:
         ConfigError: The pool cannot hold one request of `max_model_len`.
     """
-    block_size = config.block_size or DEFAULT_BLOCK_SIZE
-    num_blocks = config.num_blocks or _num_blocks_that_fit(model, config, max_model_len, block_size)
-    num_needed = BlockTable.blocks_for(max_model_len, block_size)
-    if num_blocks < num_needed:
-        message = (
-            f"{num_blocks} blocks of {block_size} tokens cannot hold one request of max_model_len {max_model_len}, "
-            f"which needs {num_needed}; give more blocks, or a smaller max_model_len"
-        )
-        raise ConfigError(message, num_blocks=num_blocks, block_size=block_size, max_model_len=max_model_len)
+    num_blocks = num_pool_blocks(model.config, model.dtype, config, max_model_len)
     return BlockSpace(
         num_blocks,
-        block_size,
+        config.block_size or DEFAULT_BLOCK_SIZE,
         enable_prefix_caching=config.enable_prefix_caching is not False,
         num_swap_blocks=num_blocks if config.num_swap_blocks is None else config.num_swap_blocks,
         shuffle_seed=config.placement_seed,
         model_key=model_key,
     )
-
-
-def _num_blocks_that_fit(model: Llama, config: EngineConfig, max_model_len: int, block_size: int) -> int:
-    """Gives as many blocks as fit the memory, and no more than the largest batch can use."""
-    shape = model.config
-    bytes_per_token = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * model.dtype.itemsize
-    num_fitting = (config.kv_cache_memory or DEFAULT_KV_CACHE_MEMORY) // (bytes_per_token * block_size)
-    return min(num_fitting, config.max_num_seqs * BlockTable.blocks_for(max_model_len, block_size))

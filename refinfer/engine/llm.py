@@ -1,25 +1,35 @@
 """`LLM`: prompts in, answers out."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from inspect import GEN_CLOSED, getgeneratorstate
 from itertools import count
 from pathlib import Path
 from typing import cast
+from weakref import ref
 
 from refinfer.config.engine_config import engine_config
 from refinfer.engine.core import EngineCore
 from refinfer.engine.engine import LLMEngine, make_states
+from refinfer.engine.inputs import (
+    Params,
+    Prompt,
+    Prompts,
+    list_conversations,
+    list_params,
+    list_prompts,
+    refuse_unknown,
+)
 from refinfer.engine.loading import LoadedModel
 from refinfer.engine.output import RequestOutput
-from refinfer.engine.requests import Prompt
-from refinfer.errors import RequestError
 from refinfer.model import Llama
-from refinfer.sampling import SamplingParams
 from refinfer.scheduler import Request, RequestState
 from refinfer.tokenizer import Tokenizer
 
 Conversation = Sequence[Mapping[str, str]]
 """Messages, each with "role" and "content"."""
+
+_ARGUMENTS = ("prompts", "params")
 
 
 class LLM:
@@ -51,48 +61,57 @@ class LLM:
         self.max_model_len = self.engine.max_model_len
         self._ids = count()
         self._undelivered_by_id: dict[str, deque[RequestOutput]] = {}
+        self._streams: list[tuple[ref[Generator[RequestOutput, None, None]], list[str]]] = []
 
     def generate(
         self,
-        prompts: Prompt | Sequence[Prompt],
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        prompts: Prompts,
+        params: Params = None,
+        **unknown: object,
     ) -> list[RequestOutput]:
         """Answers prompts, in the order given.
 
         Args:
-            prompts: Texts or lists of token ids; one alone may stand without a list around it.
+            prompts: Texts or lists of token ids; one alone may stand without a list around it. Arrays and tensors
+                are taken like lists, so are generators; `{"prompt": …}` and `{"prompt_token_ids": …}` like what they
+                hold.
             params: One for all prompts, or one for each; None means `SamplingParams()`.
+            unknown: None: any other argument is refused by name.
 
         Raises:
             RequestError: A prompt cannot be accepted; the message names its index, and nothing has run.
         """
+        refuse_unknown("generate", unknown, _ARGUMENTS)
         output_by_id = {output.request_id: output for output in self.stream(prompts, params)}
         return sorted(output_by_id.values(), key=lambda output: int(output.request_id))
 
     def chat(
         self,
-        messages: Conversation | Sequence[Conversation],
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        messages: Conversation | Iterable[Conversation],
+        params: Params = None,
+        **unknown: object,
     ) -> list[RequestOutput]:
         """Answers conversations through the checkpoint's chat template.
 
         Args:
             messages: One conversation, or a list of them; a message has "role" and "content".
             params: One for all conversations, or one for each; None means `SamplingParams()`.
+            unknown: None: any other argument is refused by name.
 
         Raises:
             ConfigError: The checkpoint has no tokenizer or no chat template.
             RequestError: A conversation cannot be accepted; nothing has run.
         """
+        refuse_unknown("chat", unknown, ("messages", "params"))
         tokenizer = self.engine.maker.require_tokenizer()
-        is_one = bool(messages) and isinstance(messages[0], Mapping)
-        conversations = cast("Sequence[Conversation]", [messages] if is_one else messages)
+        conversations = cast("list[Conversation]", list_conversations(messages))
         return self.generate([tokenizer.encode_chat(conversation) for conversation in conversations], params)
 
     def stream(
         self,
-        prompts: Prompt | Sequence[Prompt],
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        prompts: Prompts,
+        params: Params = None,
+        **unknown: object,
     ) -> Iterator[RequestOutput]:
         """Gives, after each step, what every request that advanced has so far.
 
@@ -102,35 +121,32 @@ class LLM:
         Args:
             prompts: As for `generate`.
             params: As for `generate`.
+            unknown: As for `generate`.
 
         Raises:
             RequestError: A prompt cannot be accepted; raised by the call itself, before anything runs.
         """
-        return self._run(self.make_requests(prompts, params))
+        refuse_unknown("stream", unknown, _ARGUMENTS)
+        self._drop_closed_streams()
+        requests = self.make_requests(prompts, params)
+        stream = self._run(requests)
+        self._streams.append((ref(stream), [request.request_id for request in requests]))
+        return stream
 
     def make_requests(
         self,
-        prompts: Prompt | Sequence[Prompt],
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        prompts: Prompts,
+        params: Params = None,
     ) -> list[Request]:
         """Checks prompts and makes requests of them, named by numbers that go on from call to call.
 
         Raises:
             RequestError: A prompt cannot be accepted; the message names its index.
         """
-        is_one = isinstance(prompts, str) or (bool(prompts) and isinstance(prompts[0], int))
-        prompt_list = cast("list[Prompt]", [prompts] if is_one else list(prompts))
-        params = SamplingParams() if params is None else params
-        params_list = [params] * len(prompt_list) if isinstance(params, SamplingParams) else list(params)
-        if len(params_list) != len(prompt_list):
-            message = (
-                f"{len(prompt_list)} prompts were given with {len(params_list)} sampling parameters; "
-                "give one for all or one for each"
-            )
-            raise RequestError(message, num_prompts=len(prompt_list), num_params=len(params_list))
-        pairs = zip(prompt_list, params_list, strict=True)
+        prompt_list = list_prompts(prompts)
+        pairs = zip(prompt_list, list_params(params, len(prompt_list)), strict=True)
         return [
-            self.engine.maker.make(str(next(self._ids)), prompt, own, name=f"prompt {index}")
+            self.engine.maker.make(str(next(self._ids)), cast("Prompt", prompt), own, name=f"prompt {index}")
             for index, (prompt, own) in enumerate(pairs)
         ]
 
@@ -146,26 +162,42 @@ class LLM:
             core.add(state)
         return core, states
 
-    def _run(self, requests: Sequence[Request]) -> Iterator[RequestOutput]:
+    def _run(self, requests: Sequence[Request]) -> Generator[RequestOutput, None, None]:
         queue: deque[RequestOutput] = deque()
         ids = [request.request_id for request in requests]
         unfinished = deque(ids)
-        self._undelivered_by_id.update(dict.fromkeys(ids, queue))
         try:
-            for request in requests:
-                self.engine.add(request)
+            self._undelivered_by_id.update(dict.fromkeys(ids, queue))
+            untold = {request.request_id: self.engine.add(request) for request in requests}
             while queue or self._has_unfinished(unfinished):
                 if queue:
-                    yield queue.popleft()
+                    output = queue.popleft()
+                    if output.finished:
+                        del untold[output.request_id]
+                    yield output
                     continue
                 for output in self.engine.step():
                     if output.request_id in self._undelivered_by_id:  # else it was added to the engine itself
                         self._undelivered_by_id[output.request_id].append(output)
+            for samples in untold.values():  # whose end came in a step of another stream that was interrupted
+                yield samples.output()
         finally:
-            for request_id in ids:
-                del self._undelivered_by_id[request_id]
-                if self.engine.is_unfinished(request_id):
-                    self.engine.abort_request(request_id)
+            self._drop(ids)
+
+    def _drop(self, ids: Sequence[str]) -> None:
+        """Abort the requests of a stream, and deliver no more of them."""
+        for request_id in ids:
+            self._undelivered_by_id.pop(request_id, None)
+            if self.engine.is_unfinished(request_id):
+                self.engine.abort_request(request_id)
+
+    def _drop_closed_streams(self) -> None:
+        """Abort what is left of streams that are closed: a second interrupt may have stopped their own clean-up."""
+        for entry in list(self._streams):
+            stream = entry[0]()
+            if stream is None or getgeneratorstate(stream) == GEN_CLOSED:
+                self._drop(entry[1])
+                self._streams.remove(entry)
 
     def _has_unfinished(self, ids: deque[str]) -> bool:
         """Tells whether one of the requests goes on; those at the front that have ended are taken away.

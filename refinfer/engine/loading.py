@@ -17,7 +17,8 @@ class LoadedModel:
         name: What it was loaded from; part of the keys of a prefix cache.
         model: The model.
         tokenizer: The checkpoint's tokenizer, or None where it has none; then prompts are token ids only.
-        eos_token_ids: Ids that end a request.
+        eos_token_ids: Ids that end a request: those of `load_eos_token_ids`, and the tokenizer's `eos_token` beside
+            them, as in vLLM. Chat checkpoints have been published whose generation_config.json names another.
     """
 
     name: str
@@ -38,9 +39,10 @@ class LoadedModel:
             CheckpointError: The folder cannot be loaded as it stands.
         """
         folder = resolve_model(model)
-        return cls(
-            f"{folder} {dtype} {batch_invariant}",
-            load_model(folder, dtype=dtype, batch_invariant=batch_invariant),
-            Tokenizer.from_folder(folder) if Tokenizer.exists(folder) else None,
-            tuple(load_eos_token_ids(folder)),
-        )
+        own = load_model(folder, dtype=dtype, batch_invariant=batch_invariant)
+        tokenizer = Tokenizer.from_folder(folder) if Tokenizer.exists(folder) else None
+        eos_token_ids = load_eos_token_ids(folder)
+        last = None if tokenizer is None else tokenizer.eos_token_id
+        if last is not None and last not in eos_token_ids and last < own.config.vocab_size:
+            eos_token_ids += (last,)
+        return cls(f"{folder} {dtype} {batch_invariant}", own, tokenizer, eos_token_ids)

@@ -48,6 +48,10 @@ class ModelRunner(Protocol):
         """
         ...
 
+    def reset(self) -> None:
+        """Drop what is kept of every request, in whatever state a call that stopped anywhere has left it."""
+        ...
+
 
 class _BlocklessRunner:
     """What the runners without blocks share: there is nothing to prepare.
@@ -68,6 +72,9 @@ class _BlocklessRunner:
 class RecomputeRunner(_BlocklessRunner):
     """Keeps nothing: each step runs every row from its first token."""
 
+    def reset(self) -> None:
+        """Do nothing: nothing is kept."""
+
     @property
     def num_reserved_slots(self) -> int:
         """None: nothing is kept."""
@@ -85,6 +92,10 @@ class StaticRunner(_BlocklessRunner):
 
     def __init__(self, model: Llama, max_model_len: int) -> None:
         super().__init__(model, max_model_len)
+        self.reset()
+
+    def reset(self) -> None:
+        """Drop the rectangle."""
         self._members: list[RequestState] = []
         self._cache: StaticCache | None = None
 
@@ -132,6 +143,10 @@ class ContinuousRunner(_BlocklessRunner):
 
     def __init__(self, model: Llama, max_model_len: int) -> None:
         super().__init__(model, max_model_len)
+        self.reset()
+
+    def reset(self) -> None:
+        """Drop every cache."""
         self._cache_by_request: dict[RequestState, ContinuousCache] = {}
 
     @property
@@ -175,6 +190,11 @@ class PagedRunner:
         self._cache = cache
         self._reader = reader
         self._host_blocks_by_request: dict[RequestState, HostBlocks] = {}
+
+    def reset(self) -> None:
+        """Forget what lies in every block and in host memory."""
+        self._host_blocks_by_request = {}
+        self._cache.forget(range(self._cache.num_blocks))
 
     @property
     def num_reserved_slots(self) -> int:

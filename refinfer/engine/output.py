@@ -10,7 +10,7 @@ class Logprob:
     Attributes:
         logprob: Natural logarithm of the probability.
         rank: 1 for the likeliest token.
-        decoded_token: The token as text, or None without a tokenizer.
+        decoded_token: The token as text, with its blank, and a special one by its name; None without a tokenizer.
     """
 
     logprob: float

@@ -1,16 +1,11 @@
 """Is this request one that can run? Prompts and parameters are checked before anything runs."""
 
-from collections.abc import Sequence
-from operator import index
-
+from refinfer.engine.inputs import Prompt, check_params, read_prompt
 from refinfer.engine.loading import LoadedModel
 from refinfer.errors import ConfigError, EmptyPromptError, PromptTooLongError, SamplingParamsError, TokenIdError
 from refinfer.sampling import SamplingParams, check_vocabulary, effective_seed
 from refinfer.scheduler import Request
 from refinfer.tokenizer import Tokenizer
-
-Prompt = str | Sequence[int]
-"""A text, or token ids."""
 
 
 class RequestMaker:
@@ -32,18 +27,20 @@ class RequestMaker:
 
         Args:
             request_id: Its name.
-            prompt: A text, or token ids.
+            prompt: A text or token ids, in any form of `Prompt`.
             params: Its sampling parameters.
             name: How messages name the prompt.
             cache_salt: Only requests with the same salt share a prefix.
 
         Raises:
-            RequestError: The prompt has no token, too many, or one that is not in the vocabulary.
+            RequestError: The prompt is none, has no token, too many, or one that is not in the vocabulary.
             SamplingParamsError: The parameters do not fit the model.
             ConfigError: A text was given, or text is asked for, and there is no tokenizer.
         """
-        text = prompt if isinstance(prompt, str) else None
-        token_ids = self.require_tokenizer().encode(prompt) if isinstance(prompt, str) else _whole(prompt, name)
+        check_params(params)
+        text_or_ids = read_prompt(prompt, name)
+        text = text_or_ids if isinstance(text_or_ids, str) else None
+        token_ids = self.require_tokenizer().encode(text_or_ids) if isinstance(text_or_ids, str) else text_or_ids
         if not token_ids:
             message = f"{name} has no token; give at least one"
             raise EmptyPromptError(message, name=name)
@@ -74,15 +71,3 @@ class RequestMaker:
             message = "this checkpoint has no tokenizer, so prompts must be token ids; add tokenizer.json for text"
             raise ConfigError(message)
         return self._loaded.tokenizer
-
-
-def _whole(token_ids: Sequence[int], name: str) -> list[int]:
-    """Gives token ids as plain integers; a number that is not whole would fail in the middle of a step."""
-    whole = []
-    for token_id in token_ids:
-        try:
-            whole.append(index(token_id))
-        except TypeError as error:
-            message = f"{name} has token id {token_id!r}; token ids are whole numbers"
-            raise TokenIdError(message, name=name, token_id=token_id) from error
-    return whole

@@ -47,6 +47,11 @@ class Speculation:
         self._draft_by_state.pop(state, None)
         self._proposer.forget(state)
 
+    def reset(self) -> None:
+        """Drop what is kept of every sample."""
+        self._draft_by_state = {}
+        self._proposer.reset()
+
     def _num_to_guess(self, state: RequestState) -> int:
         """Gives how many tokens may be guessed, none of which lies past the sample's last: the pass emits one more."""
         if state.num_computed_tokens + 1 < state.num_tokens or state.wants_prompt_logprobs:

@@ -216,6 +216,11 @@ class Latencies:
         else:
             self._itl.append(wait)
 
+    def reset(self, states: Sequence[RequestState], now: float) -> None:
+        """Know these requests, and no others; one whose arrival was never noted has arrived now."""
+        self._last_by_state = {state: self._last_by_state.get(state, now) for state in states}
+        self._first_is_due = {state for state in states if not state.num_output_tokens}
+
     def leave(self, state: RequestState) -> None:
         """Forgets a request that has ended."""
         del self._last_by_state[state]

@@ -13,6 +13,9 @@ from refinfer.hub.manifest import find_damage
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 _WANTED = ["*.json", "*.safetensors", "tokenizer.model", "merges.txt", "chat_template.jinja"]
+_WANTED_WITHOUT_SAFETENSORS = ["pytorch_model*.bin"]
+"""Weights of `torch.save`, where there are no others; many repositories hold both."""
+
 _UNWANTED = ["*/*", "consolidated*.safetensors"]
 """Subfolders, and weights in the publisher's own layout beside those in Hugging Face's."""
 
@@ -56,7 +59,9 @@ def _fetched(model: KnownModel) -> Path:
 
 def _from_hub(hub_id: str) -> Path:
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=_WANTED, ignore_patterns=_UNWANTED))
+        folder = Path(snapshot_download(hub_id, allow_patterns=_WANTED, ignore_patterns=_UNWANTED))
+        if not any(folder.glob("*.safetensors")):
+            snapshot_download(hub_id, allow_patterns=_WANTED_WITHOUT_SAFETENSORS, ignore_patterns=_UNWANTED)
     except GatedRepoError as error:
         message = f"{hub_id} is gated; accept its terms on its page, run `hf auth login`, and try again"
         raise CheckpointError(message, hub_id=hub_id) from error
@@ -69,6 +74,7 @@ def _from_hub(hub_id: str) -> Path:
             "check the network, or give a folder with the checkpoint"
         )
         raise CheckpointError(message, hub_id=hub_id) from error
+    return folder
 
 
 def _first_line(error: Exception) -> str:

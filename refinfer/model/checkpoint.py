@@ -19,15 +19,20 @@ from refinfer.numerics import InvariantNumerics, PlainNumerics, check_operations
 _EMBEDDING = "model.embed_tokens.weight"
 _HEAD = "lm_head.weight"
 
-_DERIVED = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
-"""Older files store the rotary frequencies, which follow from config.json."""
+_DERIVED = re.compile(
+    r"(model\.)?(layers\.\d+\.(self_attn\.)?)?rotary_emb\."
+    r"(inv_freq|original_inv_freq|cos_cached|sin_cached|cos_sin_cache)"
+    r"|(model\.)?rope\.freqs"
+)
+"""Rotary frequencies and tables, which older files store; they follow from config.json, whatever the file holds."""
 
 
 def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: bool = True) -> Llama:
     """Loads a Llama-architecture checkpoint.
 
     Args:
-        folder: Holds config.json, and model.safetensors or shards with their index.
+        folder: Holds config.json, and the weights as model.safetensors or pytorch_model.bin, or as shards
+            of either kind with their index.
         dtype: Dtype to run in: "float32", "float64", "bfloat16", "float16", or "auto" for the checkpoint's.
         batch_invariant: Whether a row's bits must not depend on what runs beside it.
 
@@ -43,6 +48,7 @@ def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: b
         raise CheckpointError(message, folder=folder)
     config = ModelConfig.from_folder(folder)
     weight_by_name = find_weights(folder)
+    _refuse_sizes_beyond_the_files(config, weight_by_name)
     torch_dtype = _resolve_dtype(dtype, config, weight_by_name)
     model = Llama(config, dtype=torch_dtype, numerics=InvariantNumerics() if batch_invariant else PlainNumerics())
     model.eval()
@@ -62,6 +68,44 @@ def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: b
     if batch_invariant:
         check_operations(model.numerics, config, torch_dtype)
     return model
+
+
+def _refuse_sizes_beyond_the_files(config: ModelConfig, weight_by_name: dict[str, StoredWeight]) -> None:
+    """Compares config.json with the files' headers before anything of its sizes is built; a file has its own limits."""
+    if not weight_by_name:
+        message = "the weights that config.json asks for are in no file; copy or download the checkpoint again"
+        raise MissingWeightError(message)
+    num_bytes = sum(weight.num_bytes for weight in weight_by_name.values())
+    num_heads_values = config.num_heads * config.head_dim * config.hidden_size
+    num_values_by_setting = {
+        f"vocab_size {config.vocab_size}": config.vocab_size * config.hidden_size,
+        f"intermediate_size {config.intermediate_size}": config.intermediate_size * config.hidden_size,
+        f"num_attention_heads {config.num_heads} of head_dim {config.head_dim}": num_heads_values,
+    }
+    for setting, num_values in num_values_by_setting.items():
+        if num_values > num_bytes:
+            message = (
+                f"config.json has {setting} over hidden_size {config.hidden_size}, a matrix of {num_values} values, "
+                f"but all weights have {num_bytes} bytes together; one of the two belongs to another model"
+            )
+            raise MissingWeightError(message, num_values=num_values, num_bytes=num_bytes)
+    if config.num_layers > len(weight_by_name):
+        message = (
+            f"config.json has num_hidden_layers {config.num_layers}, but the files hold {len(weight_by_name)} weights "
+            "in all; one of the two belongs to another model"
+        )
+        raise MissingWeightError(message, num_layers=config.num_layers, num_weights=len(weight_by_name))
+
+
+def resolve_dtype(dtype: str, config: ModelConfig, folder: Path) -> torch.dtype:
+    """Return the dtype that `load_model` runs in; of the weights at most the headers are read.
+
+    Raises:
+        ConfigError: config.json names a dtype that is not implemented.
+        CheckpointError: Only the weights tell the dtype, and they cannot be read.
+    """
+    needs_weights = dtype == "auto" and config.dtype_name is None
+    return _resolve_dtype(dtype, config, find_weights(folder) if needs_weights else {})
 
 
 def _resolve_dtype(dtype: str, config: ModelConfig, weight_by_name: dict[str, StoredWeight]) -> torch.dtype:

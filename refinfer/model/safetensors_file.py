@@ -10,12 +10,13 @@ from torch import Tensor
 
 from refinfer.errors import CheckpointError, UnsupportedModelError
 
-_DTYPE_BY_CODE = {
+DTYPE_BY_CODE = {
     "F64": torch.float64,
     "F32": torch.float32,
     "BF16": torch.bfloat16,
     "F16": torch.float16,
 }
+"""Dtypes that are implemented, by the format's names."""
 
 _LENGTH_BYTES = 8
 """A file opens with the length of its JSON header, a little-endian 64-bit number."""
@@ -28,10 +29,11 @@ class StoredWeight:
     Attributes:
         name: The weight's module path.
         path: The file that holds it.
-        dtype_code: The format's name of its dtype, such as "BF16".
+        dtype_code: The safetensors format's name of its dtype, such as "BF16".
         shape: Its shape.
         offset: First byte in the file.
-        num_bytes: Its length in bytes.
+        num_bytes: Its length in bytes, from the first value to the last.
+        strides: How far apart neighbours of each dimension lie, in values; None where they lie densely, in order.
     """
 
     name: str
@@ -40,6 +42,7 @@ class StoredWeight:
     shape: tuple[int, ...]
     offset: int
     num_bytes: int
+    strides: tuple[int, ...] | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -48,13 +51,13 @@ class StoredWeight:
         Raises:
             UnsupportedModelError: It is no floating-point dtype that is implemented (quantised weights).
         """
-        if self.dtype_code not in _DTYPE_BY_CODE:
+        if self.dtype_code not in DTYPE_BY_CODE:
             message = (
                 f"{self.path.name}: weight {self.name} is stored as {self.dtype_code}, which is not implemented; "
-                f"use a checkpoint stored as one of {', '.join(_DTYPE_BY_CODE)}"
+                f"use a checkpoint stored as one of {', '.join(DTYPE_BY_CODE)}"
             )
             raise UnsupportedModelError(message, name=self.name, dtype_code=self.dtype_code)
-        return _DTYPE_BY_CODE[self.dtype_code]
+        return DTYPE_BY_CODE[self.dtype_code]
 
     def read(self) -> Tensor:
         """Reads the weight into memory of its own, in its stored dtype.
@@ -65,14 +68,16 @@ class StoredWeight:
         Raises:
             CheckpointError: The file has become shorter than its header says.
         """
-        weight = torch.empty(self.shape, dtype=self.dtype)
-        buffer = weight.view(-1).view(torch.uint8).numpy()
+        values = torch.empty(self.num_bytes // self.dtype.itemsize, dtype=self.dtype)
+        buffer = values.view(torch.uint8).numpy()
         with self.path.open("rb") as file:
             file.seek(self.offset)
             if file.readinto(buffer.data) != self.num_bytes:
                 message = f"{self.path} ends inside weight {self.name}; copy or download the file again"
                 raise CheckpointError(message, path=self.path, name=self.name)
-        return weight
+        if self.strides is None:
+            return values.view(self.shape)
+        return values.as_strided(self.shape, self.strides).contiguous()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Does attention give a query the same bits in any company? Tried at a model's widths, on the machine it runs on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -14,6 +14,9 @@ from refinfer.shapes import DenseKeys, DenseQueries, DenseValues
 
 Attention = Callable[[DenseQueries, DenseKeys, DenseValues, AttentionLayout], DenseQueries]
 """Computes attention over rectangles, as `Numerics.attention` does."""
+
+HALF_PRECISION = (torch.bfloat16, torch.float16)
+"""Dtypes in which a sum is rounded to so few bits that another order of adding up mostly goes unseen."""
 
 NUM_KEYS = (1, 5, 64, 65, 330)
 """Lengths of the requests on which attention is tried."""
@@ -61,10 +64,37 @@ def attention_depends_on_company(
         dtype: Dtype of queries, keys and values.
         num_keys: Tokens of the request on which it is tried.
     """
+    for tensors in _probes(widths, dtype, num_keys):
+        size = _depends_on_company(attention, tensors)
+        if size is not None:
+            return size
+    return None
+
+
+def _probes(
+    widths: tuple[int, int, int], dtype: torch.dtype, num_keys: int
+) -> Iterator[tuple[DenseQueries, DenseKeys, DenseValues]]:
+    """Yield queries, keys and values to try: normal numbers, and in half precision those of `order_probe` as well.
+
+    The first of these show in which order a score is added up, the others in which order values are.
+    """
     num_heads, num_kv_heads, head_dim = widths
+    query_shape, key_shape = (1, num_heads, num_keys, head_dim), (1, num_kv_heads, num_keys, head_dim)
+    queries = drawn(*query_shape, dtype=dtype)
+    keys, values = (drawn(*key_shape, dtype=dtype, seed=seed) for seed in (1, 2))
+    yield queries, keys, values
+    if dtype in HALF_PRECISION:
+        # Scores have to differ by about one, or the softmax would round the difference away.
+        score_keys = order_probe(num_kv_heads * num_keys, head_dim, dtype=dtype).view(key_shape)
+        yield torch.full_like(queries, 2.0**10), score_keys, values
+        columns = order_probe(num_kv_heads * head_dim, num_keys, dtype=dtype).view(1, num_kv_heads, head_dim, num_keys)
+        yield torch.zeros_like(queries), keys, columns.transpose(2, 3).contiguous()
+
+
+def _depends_on_company(attention: Attention, tensors: tuple[DenseQueries, DenseKeys, DenseValues]) -> int | None:
+    queries, keys, values = tensors
+    num_keys = keys.shape[2]
     num_queries = min(num_keys, 70)
-    queries = drawn(1, num_heads, num_keys, head_dim, dtype=dtype)
-    keys, values = (drawn(1, num_kv_heads, num_keys, head_dim, dtype=dtype, seed=seed) for seed in (1, 2))
     together = attention(queries[:, :, -num_queries:], keys, values, AttentionLayout(num_queries, num_keys))
     first = num_keys - num_queries
     for size in (1, 2, 20):
@@ -108,3 +138,19 @@ def drawn(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
     """Gives normal numbers, the same at every load."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator).mul_(3).to(dtype)
+
+
+def order_probe(num_rows: int, width: int, *, dtype: torch.dtype, seed: int = 0) -> Tensor:
+    """Return rows whose sums show in which order they were added up, also when rounded to 8 bits.
+
+    Pairs of +2**13 and -2**13 stand at random places among numbers of about 2**-13. A small number is lost when it
+    is added in float32 while one half of a pair is in the sum, and stays otherwise. So two orders keep different
+    small numbers, and what is left of them differs in its leading bits. Ones and large numbers are used like this by
+    FPRev (Xie et al. 2025, arXiv 2411.00442) to find the order itself.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    small = torch.rand(num_rows, width, generator=generator).add_(1).mul_(2.0**-13)
+    ranks = torch.rand(num_rows, width, generator=generator).argsort(dim=1)
+    num_pairs = torch.randint(1, max(2, width // 8 + 1), (num_rows, 1), generator=generator)
+    signs = torch.where(ranks % 2 == 0, 2.0**13, -(2.0**13))
+    return torch.where(ranks < 2 * num_pairs, signs, small).to(dtype)

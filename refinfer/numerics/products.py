@@ -42,6 +42,17 @@ class PlainProduct:
         self._bias = bias
         self._max_rows = max_rows
 
+    @staticmethod
+    def multiplies_row_by_row(dtype: torch.dtype) -> bool:
+        """Whether the library adds up each row of a dtype by itself, however many rows there are.
+
+        It does so in half precision where oneDNN has no instructions for it. Where oneDNN has, the kernel follows
+        from the number of rows, and a few rows in a thousand get other bits alone.
+        """
+        name = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}.get(dtype, "")
+        is_supported = getattr(torch.ops.mkldnn, name, None) if name else None
+        return is_supported is not None and not is_supported()
+
     def __call__(self, inputs: Rows) -> Products:
         """Computes inputs · weightᵀ + bias."""
         if self._max_rows is not None and len(inputs) > self._max_rows:

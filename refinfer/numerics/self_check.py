@@ -14,7 +14,13 @@ from torch import Tensor
 
 from refinfer.config import ModelConfig
 from refinfer.errors import NumericsError
-from refinfer.numerics.attention_check import NUM_KEYS, attention_depends_on_company, drawn
+from refinfer.numerics.attention_check import (
+    HALF_PRECISION,
+    NUM_KEYS,
+    attention_depends_on_company,
+    drawn,
+    order_probe,
+)
 from refinfer.numerics.dtypes import compute_dtype
 from refinfer.numerics.manner import Numerics
 from refinfer.numerics.products import (
@@ -36,13 +42,8 @@ _NUM_ROWS = 300
 _COMPANIES = (1, 2, 3, 17, 64, 255, 33, 8, 5, 16, 128, 100)
 """Sizes of company that are tried, those most likely to differ first."""
 
-_HALF_PRECISION = (torch.bfloat16, torch.float16)
-
 _MAX_STARTS = 32
 """Places at which a small company is tried: what a few rows hide, others show."""
-
-_MAX_CANCELLED = 64
-"""Rows of a weight to which probing rows are made orthogonal; finding such rows costs its square."""
 
 _MAX_MULTIPLICATIONS = 2 * 10**10
 """Of one probed product, about a second of one core; sizes that would take more are left out from the end."""
@@ -65,8 +66,7 @@ def product_maker(weight: Weight, bias: Bias | None) -> ProductMaker:
     makers: list[partial[Any]] = [partial(TiledProduct)]
     if PackedProduct.is_available(weight.dtype):
         makers[:0] = [partial(PackedProduct, pads_single_row=pads) for pads in (False, True)]
-    elif weight.dtype in _HALF_PRECISION:
-        # Where a processor has no instructions for half precision, the library multiplies row by row.
+    elif PlainProduct.multiplies_row_by_row(weight.dtype):
         makers.insert(0, partial(PlainProduct, max_rows=MAX_PROBED_ROWS))
     size = None
     for make in makers:
@@ -74,9 +74,9 @@ def product_maker(weight: Weight, bias: Bias | None) -> ProductMaker:
         attempt = (repr(make), multiply, weight.shape, bias is None, weight.dtype, torch.get_num_threads())
         if attempt in _passed:
             return make
-        product, size = make(weight, bias), None
-        for inputs in _probes(weight, bias):
-            size = size or depends_on_company(product, inputs, weight.numel())
+        size = None
+        for probe_weight, probe_bias, inputs in _probes(weight, bias):
+            size = size or depends_on_company(make(probe_weight, probe_bias), inputs, weight.numel())
         if size is None:
             _passed.add(attempt)
             return make
@@ -84,23 +84,17 @@ def product_maker(weight: Weight, bias: Bias | None) -> ProductMaker:
     raise _broken(operation, weight.dtype, size)
 
 
-def _probes(weight: Weight, bias: Bias | None) -> list[Tensor]:
-    """Gives the rows on which a product is tried.
+def _probes(weight: Weight, bias: Bias | None) -> Iterator[tuple[Weight, Bias | None, Tensor]]:
+    """Yield weights, biases and rows on which a product is tried.
 
-    In half precision drawn rows alone show next to nothing. What is added up in another order differs by about
-    2**-24 of the terms, and goes under when sums as large as their terms are rounded to 8 or 11 bits. So there are
-    rows as well for which many sums come to nearly nothing, bias included: orthogonal to some rows of the weight but
-    for their own rounding.
+    In half precision drawn rows show next to nothing: what is added up in another order differs by about 2**-24 of
+    the terms, and is rounded away. There the order itself is tried, on rows whose sums show it (`order_probe`). The
+    order follows from the shape of a call and not from its numbers, so a weight of ones stands for all of its shape.
     """
-    plain_rows = drawn(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
-    if weight.dtype not in _HALF_PRECISION:
-        return [plain_rows]
-    num_cancelled = min(weight.shape[0], weight.shape[1] // 2, _MAX_CANCELLED)
-    some = weight[:num_cancelled].to(torch.float64)
-    shift = 0.0 if bias is None else bias[:num_cancelled].to(torch.float64)
-    rows = plain_rows.to(torch.float64)
-    cancelling = rows - (rows @ some.T + shift) @ torch.linalg.pinv(some).T
-    return [plain_rows, cancelling.to(weight.dtype)]
+    yield weight, bias, drawn(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
+    if weight.dtype in HALF_PRECISION:
+        zeros = None if bias is None else torch.zeros_like(bias)
+        yield torch.ones_like(weight), zeros, order_probe(_NUM_ROWS, weight.shape[1], dtype=weight.dtype)
 
 
 def depends_on_company(function: RowFunction, inputs: Tensor, multiplications_per_row: int = 1) -> int | None:
@@ -139,10 +133,12 @@ def check_operations(numerics: Numerics, config: ModelConfig, dtype: torch.dtype
     attempt = (*functions, *widths, dtype, torch.get_num_threads())
     if attempt in _passed:
         return
-    for name, function, inputs in _row_operations(numerics, config, dtype):
-        size = depends_on_company(function, inputs)
-        if size is not None:
-            raise _broken(name, dtype, size)
+    # What half precision computes in float32 is tried in float32 as well, where nothing is rounded away.
+    for own_dtype in dict.fromkeys((dtype, compute_dtype(dtype))):
+        for name, function, inputs in _row_operations(numerics, config, own_dtype):
+            size = depends_on_company(function, inputs)
+            if size is not None:
+                raise _broken(name, dtype, size)
     for num_keys in NUM_KEYS:
         size = attention_depends_on_company(numerics.attention, heads, dtype, num_keys)
         if size is not None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from refinfer.config.plain_values import as_plain
 from refinfer.errors import SamplingParamsError
 
 NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
@@ -118,10 +119,9 @@ def frozen_bias(value: object) -> LogitBias | None:
     if not isinstance(value, Mapping):
         message = f"logit_bias is {value!r}; it must map token ids to numbers, or be None"
         raise SamplingParamsError(message, logit_bias=value)
-    whole_token_ids("logit_bias", list(value))
-    bias = {
-        token_id: number_within("logit_bias", bias, "finite for every token id") for token_id, bias in value.items()
-    }
+    token_ids = whole_token_ids("logit_bias", list(value))
+    biases = [number_within("logit_bias", as_plain(bias), "finite for every token id") for bias in value.values()]
+    bias = dict(zip(token_ids, biases, strict=True))
     return LogitBias(bias) if bias else None
 
 
@@ -147,6 +147,7 @@ def whole_token_ids(name: str, value: Any) -> tuple[int, ...]:
     """
     token_ids = () if value is None else value
     is_list = isinstance(token_ids, Sequence) and not isinstance(token_ids, str | bytes | bytearray)
+    token_ids = [as_plain(token_id) for token_id in token_ids] if is_list else ()
     if not is_list or not all(_is_whole(token_id) and token_id >= 0 for token_id in token_ids):
         message = f"{name} is {value!r}; its token ids must be whole numbers of at least 0"
         raise SamplingParamsError(message, **{name: value})

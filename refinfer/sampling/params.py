@@ -1,9 +1,10 @@
 """What a caller may say about one request, checked when it is built."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
+from refinfer.config.plain_values import as_plain, meant
 from refinfer.errors import SamplingParamsError
 from refinfer.sampling.parameter_checks import (
     COUNTS,
@@ -23,7 +24,8 @@ class SamplingParams:
     """Sampling parameters of one request.
 
     What is stored is one form of each: numbers as floats, `stop` and `stop_token_ids` as tuples, -1 and 0 of
-    `top_k` as 0, an empty `logit_bias` as None. So equal meanings compare equal, and all can be hashed.
+    `top_k` as 0, an empty `logit_bias` as None, numbers of NumPy and torch as Python's. So equal meanings compare
+    equal, and all can be hashed.
 
     Attributes:
         n: Answers to give.
@@ -68,7 +70,18 @@ class SamplingParams:
     stop_token_ids: Sequence[int] | None = None
     min_tokens: int = 0
 
+    def __new__(cls, *_: object, **named: object) -> "SamplingParams":  # noqa: PYI034 - beartype knows no Self here
+        """Refuse a parameter that nobody knows by name, before Python refuses it in its own words."""
+        known = [field.name for field in fields(cls)]
+        for name, value in named.items():
+            if name not in known:
+                message = f"{name}={value!r} is no sampling parameter; {meant(name, known)}there are {', '.join(known)}"
+                raise SamplingParamsError(message, **{name: value})
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
+        for field in fields(self):
+            self._store(field.name, as_plain(getattr(self, field.name)))
         for name, (words, is_within) in NUMBERS.items():
             self._store(name, number_within(name, getattr(self, name), f"a finite number {words}", is_within))
         for name, (least, is_optional) in COUNTS.items():

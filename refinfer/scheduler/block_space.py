@@ -4,6 +4,8 @@ What it means for keys and values is noted as operations, in the order in which 
 carries them out before the next step.
 """
 
+from functools import partial
+
 from refinfer.cache.block_pool import BlockPool
 from refinfer.cache.block_table import BlockTable
 from refinfer.cache.prefix import PrefixCursor, PrefixMap
@@ -43,14 +45,17 @@ class BlockSpace:
         model_key: str = "",
     ) -> None:
         self.block_size = block_size
-        self.pool = BlockPool(num_blocks, shuffle_seed=shuffle_seed)
-        self.prefix = PrefixMap(self.pool, block_size, model_key) if enable_prefix_caching else None
         self.num_swap_blocks = num_swap_blocks
+        self.num_copies = self.num_evictions = self.num_hit_tokens = self.num_forks = 0
+        self._model_key = model_key if enable_prefix_caching else None
+        self._new_pool = partial(BlockPool, num_blocks, shuffle_seed=shuffle_seed)
+        self.reset()
+
+    def reset(self) -> None:
+        """Make every block free, with nothing to be found in any and nothing in host memory."""
+        key, self.pool = self._model_key, self._new_pool()
+        self.prefix = None if key is None else PrefixMap(self.pool, self.block_size, key)
         self.num_swapped_blocks = 0
-        self.num_copies = 0
-        self.num_evictions = 0
-        self.num_hit_tokens = 0
-        self.num_forks = 0
         self._operations: list[BlockOperation] = []
 
     @property
@@ -61,8 +66,7 @@ class BlockSpace:
 
     def take_operations(self) -> tuple[BlockOperation, ...]:
         """Hands over what the cache has to do, in order, and forgets it."""
-        operations = tuple(self._operations)
-        self._operations.clear()
+        operations, self._operations = tuple(self._operations), []
         return operations
 
     def open(self, state: RequestState) -> None:

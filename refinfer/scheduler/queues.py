@@ -36,6 +36,16 @@ class RequestQueues(ABC):
         """Tells whether a request waits or runs."""
         return bool(self.waiting or self.running)
 
+    def reset(self, states: Sequence[RequestState]) -> None:
+        """Let these requests wait anew, in this order, and nobody else; nothing is kept of any block."""
+        self.running = []
+        self.waiting = deque()
+        if self.blocks is not None:
+            self.blocks.reset()
+        for state in states:
+            state.restart()
+            self.add(state)
+
     def add(self, state: RequestState) -> None:
         """Queues a request that has arrived."""
         if self.blocks is not None:

@@ -156,6 +156,16 @@ class RequestState:
             raise StatusTransitionError(message, request_id=self.request.request_id, status=self.status)
         self.status = status
 
+    def restart(self) -> None:
+        """Let it wait anew, whatever it was doing: it keeps its tokens and has to compute all of them."""
+        if self.status is not RequestStatus.WAITING:
+            self.num_preemptions += 1
+        self.status = RequestStatus.WAITING
+        self.num_computed_tokens = 0
+        self.draft_token_ids = ()
+        self.finish_reason = None
+        self.stop_reason = None
+
     def finish(self, reason: FinishReason, stop_reason: int | str | None = None) -> None:
         """Ends it.
 

@@ -103,6 +103,12 @@ class DraftModelProposer:
         if held is not None:
             self._release(held)
 
+    def reset(self) -> None:
+        """Make every block free, and forget what lies in it."""
+        self._pool = BlockPool(self._cache.num_blocks)
+        self._held_by_key = {}
+        self._cache.forget(range(self._cache.num_blocks))
+
     def _begin(self, request: DraftRequest) -> _Guess | None:
         """Makes room for a guess; gives None where there is none, or where the sample outgrows the draft model."""
         held = self._held_by_key.setdefault(request.key, _Held(BlockTable(self._block_size)))
@@ -111,7 +117,7 @@ class DraftModelProposer:
         # The last guessed token never runs.
         num_positions = len(request.token_ids) + request.num_tokens - 1
         num_missing = BlockTable.blocks_for(num_positions, self._block_size) - len(held.table.block_ids)
-        is_too_long = num_positions > self._model.config.max_position_embeddings
+        is_too_long = num_positions > self._model.config.max_scaled_positions
         if is_too_long or num_missing > self._pool.num_free_blocks:
             self._release(held)
             return None

@@ -38,6 +38,9 @@ class NgramProposer:
     def forget(self, key: Hashable) -> None:
         """Does nothing: nothing is kept."""
 
+    def reset(self) -> None:
+        """Do nothing: nothing is kept."""
+
     def _guess(self, request: DraftRequest) -> tuple[int, ...]:
         token_ids = list(request.token_ids)
         follower = find_follower(token_ids, self._max_ngram)

@@ -56,3 +56,7 @@ class Proposer(Protocol):
     def forget(self, key: Hashable) -> None:
         """Drops what is kept of a sample that has ended; one that never was is no error."""
         ...
+
+    def reset(self) -> None:
+        """Drop what is kept of every sample, in whatever state a call that stopped anywhere has left it."""
+        ...

@@ -20,6 +20,9 @@ _FILES = (_FULL_FILE, "tokenizer.model", "vocab.json")
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 """What turns text into tokens and back, beside the vocabulary."""
 
+_PANIC = "PanicException"
+"""What the `tokenizers` library ends in where it expected something else of a file; a class without a name to import."""
+
 
 class Tokenizer:
     """Text to token ids and back.
@@ -123,7 +126,7 @@ class Tokenizer:
                 tokenize=True,
                 return_dict=False,
             )
-        except Exception as error:  # a template is the checkpoint's, and may fail in any way
+        except Exception as error:  # a template is the checkpoint's own program, and may fail in any way
             message = f"the chat template refuses these messages: {error}"
             raise RequestError(message, messages=messages) from error
         return cast("list[int]", token_ids)
@@ -208,16 +211,21 @@ class Tokenizer:
 
 def _load(kind: type[Any], source: Path, folder: Path, **options: str) -> PreTrainedTokenizerBase:
     try:
-        return cast(
+        tokenizer = cast(
             "PreTrainedTokenizerBase",
             kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options),
         )
-    except Exception as error:  # the `tokenizers` library raises nothing narrower for a malformed file
+        # Some of what a file lacks shows only when a text is encoded or decoded.
+        tokenizer.decode(tokenizer("a text", verbose=False)["input_ids"], skip_special_tokens=True)
+    except BaseException as error:  # the `tokenizers` library raises nothing narrower, and panics are no exceptions
+        if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+            raise
         reason = " ".join(str(error).split()).rstrip(".")
         is_sentence_piece = (source / "tokenizer.model").is_file() and not (source / _FULL_FILE).is_file()
         way_out = "put tokenizer.json there, or install sentencepiece" if is_sentence_piece else "download it again"
         message = f"the tokenizer of {source} cannot be read: {reason}; {way_out}"
         raise CheckpointError(message, path=source) from error
+    return tokenizer
 
 
 def _hold_to_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> None:

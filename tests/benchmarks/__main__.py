@@ -21,7 +21,7 @@ from rich.console import Console
 from oracle.commands.shared import output_file, positive
 from oracle.errors import OracleError
 from refinfer.errors import RefinferError
-from tests.benchmarks import engines, growth, harness_cost, workloads
+from tests.benchmarks import damage_cost, engines, growth, harness_cost, workloads
 from tests.benchmarks.comparison import Opener, compare, report_of
 from tests.benchmarks.pictures import pictures_of
 from tests.benchmarks.profiling import seconds_by_part
@@ -37,7 +37,7 @@ WORKLOADS: dict[str, Callable[[], workloads.Workload]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; gives its exit status: 1 where an engine gave other tokens than the first, 2 after an error."""
+    """Runs a command; gives its exit status: 1 where an engine gave other tokens than the first or damage cost too much, 2 after an error."""
     options = _parser().parse_args(arguments)
     console = Console()
     if not console.is_terminal:
@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json is not None:
         options.json.write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")
     counts = [(entry["num_equal"], report["num_requests"]) for report in reports for entry in report.get("engines", ())]
-    return int(any(num_equal != num_requests for num_equal, num_requests in counts))
+    is_bad = any(report.get("is_bad") for report in reports)
+    return int(is_bad or any(num_equal != num_requests for num_equal, num_requests in counts))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -144,6 +145,13 @@ def _harness(options: argparse.Namespace, console: Console) -> list[dict[str, An
     return [{"kind": "harness", "threads": options.threads, "schedules_per_second": rates, "seconds": seconds}]
 
 
+def _damage(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    num_cases = options.requests or 5000
+    with console.status("damage") as status:
+        report = damage_cost.measured(num_cases, max(1, num_cases // 16), on_case=status.update)
+    return [{"kind": "damage", "threads": options.threads, **report}]
+
+
 def _draw(options: argparse.Namespace) -> int:
     options.images.mkdir(parents=True, exist_ok=True)
     for path in options.reports:
@@ -160,6 +168,7 @@ _MEASURED_BY_COMMAND = {
     "growth": _growth,
     "harness": _harness,
     "profile": _profile,
+    "damage": _damage,
 }
 
 _HELP_BY_COMMAND = {
@@ -170,6 +179,7 @@ _HELP_BY_COMMAND = {
     "growth": "step time against requests that wait or run, context and pool",
     "profile": "where the processor time of the paged engine goes",
     "harness": "schedules per second, and seconds for each property",
+    "damage": "time and memory of damaged checkpoints (--requests says how many), and what escapes",
 }
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ def tables_of(report: dict[str, Any]) -> list[Table]:
             _of_pairs("schedules per second", report["schedules_per_second"]),
             _of_pairs("seconds of one case", report["seconds"]),
         ]
+    if report["kind"] == "damage":
+        return [_of_damage(report)]
     if report["kind"] == "profile":
         return [_of_parts(report)]
     return [_of_engines(report)]
@@ -74,6 +76,22 @@ def _of_parts(report: dict[str, Any]) -> Table:
     for part, seconds in report["seconds"].items():
         table.add_row(part, f"{seconds:.2f}", f"{seconds / total:.1%}")
     table.add_row("all", f"{total:.2f}", "")
+    return table
+
+
+def _of_damage(report: dict[str, Any]) -> Table:
+    table = _table("damaged checkpoints")
+    table.add_column("")
+    table.add_column("")
+    table.add_column("", overflow="fold")
+    for word, number in report["outcomes"].items():
+        table.add_row(word, str(number), "")
+    slowest, heaviest = report["slowest"], report["heaviest"]
+    table.add_row("longest time, of the sound one's", f"{slowest['time_ratio']:.2f}", slowest["damage"])
+    table.add_row("most memory, of the file's size", f"{heaviest['memory_share']:.2f}", heaviest["damage"])
+    table.add_row("memory of the sound one", f"{report['sound_memory_share']:.2f}", "")
+    for entry in report["escaped"]:
+        table.add_row("escaped", f"seed {entry['seed']}", f"{entry['damage']}: {entry['outcome']}")
     return table
 
 

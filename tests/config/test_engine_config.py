@@ -1,5 +1,6 @@
 """Settings of a run: what is refused, by name, and that its good neighbour is not."""
 
+import numpy as np
 import pytest
 
 from refinfer.config.engine_config import (
@@ -84,7 +85,10 @@ def test_engine_config_refuses_what_can_guess_nothing(value):
 
 
 def test_engine_config_refuses_an_unknown_option_by_name():
-    with pytest.raises(ConfigError, match="option max_seqs=4 is unknown; the options are cache, max_num_seqs"):
+    with pytest.raises(
+        ConfigError,
+        match=r"option max_seqs=4 is unknown; did you mean max_num_seqs\? the options are cache, max_num_seqs",
+    ):
         engine_config(max_seqs=4)
 
 
@@ -115,3 +119,11 @@ def test_engine_config_refuses_an_option_that_the_cache_does_not_take(cache, nam
 def test_engine_config_refuses_two_sizes_of_one_pool():
     with pytest.raises(ConfigError, match="num_blocks=4 and kv_cache_memory=1024 say it twice; give one"):
         engine_config(num_blocks=4, kv_cache_memory=1024)
+
+
+@pytest.mark.usefixtures("_without_shape_checks")
+def test_engine_config_keeps_numbers_of_numpy_as_python_numbers():
+    config = EngineConfig(max_num_seqs=np.int64(3), max_model_len=np.int32(8), batch_invariant=np.bool_(0))
+    assert repr(config) == repr(EngineConfig(max_num_seqs=3, max_model_len=8, batch_invariant=False))
+    with pytest.raises(ConfigError, match=r"max_num_seqs is 3\.0; it must be a whole number"):
+        EngineConfig(max_num_seqs=np.float32(3))

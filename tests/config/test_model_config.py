@@ -16,7 +16,7 @@ OPTIONAL: dict[str, list[Any]] = {
     "num_key_value_heads": [1, 2, 4, None],
     "head_dim": [6, 8, 10, None],
     "max_position_embeddings": [1, 64, 2048],
-    "rms_norm_eps": [1e-5, 1e-6, 0.5],
+    "rms_norm_eps": [1e-5, 1e-6, 0.5, 0.0],
     "tie_word_embeddings": [True, False],
     "attention_bias": [True, False],
     "mlp_bias": [True, False],
@@ -24,7 +24,7 @@ OPTIONAL: dict[str, list[Any]] = {
     "rope_theta": [10000.0, 500000],
     "sliding_window": [None],
     "use_sliding_window": [None, False],
-    "quantization_config": [None],
+    "quantization_config": [None, {}],
     "pretraining_tp": [1],
 }
 SAME_NAME = (
@@ -104,6 +104,9 @@ def test_model_config_refuses_a_folder_without_config(tmp_path):
         {"architectures": ["MistralForCausalLM"]},
         {"architectures": ["LlamaForSequenceClassification"]},
         {"architectures": ["LlamaForCausalLM", "LlamaModel"]},
+        {"architectures": ["LlamaModel"]},
+        {"architectures": ["llamaforcausallm"]},
+        {"architectures": [["LlamaForCausalLM"]]},
         {"architectures": "LlamaForCausalLM"},
         {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
     ],
@@ -117,9 +120,12 @@ def test_model_config_refuses_an_unknown_architecture(raw_config, changes):
         assert repr(value) in str(caught.value)
 
 
-@pytest.mark.parametrize("architectures", [None, [], ["LlamaForCausalLM"]], ids=str)
-def test_model_config_takes_the_llama_architecture(raw_config, architectures):
-    assert ModelConfig.from_raw_config(raw_config | {"architectures": architectures}).num_layers == 2
+@pytest.mark.parametrize("architectures", [None, [], ["LlamaForCausalLM"], ["LLaMAForCausalLM"]], ids=str)
+@pytest.mark.parametrize("model_type", ["llama", "LLaMA"])
+def test_model_config_takes_the_llama_architecture(raw_config, architectures, model_type):
+    """The second spelling is that of the first converted files, and some publishers keep it."""
+    found = ModelConfig.from_raw_config(raw_config | {"architectures": architectures, "model_type": model_type})
+    assert found == ModelConfig.from_raw_config(raw_config)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu", "gelu_new", "SiLU", "", None], ids=str)
@@ -152,6 +158,18 @@ def test_model_config_refuses_a_feature_that_is_not_implemented(raw_config, key,
     assert repr(value) in str(caught.value)
     expected = ModelConfig.from_raw_config(raw_config)
     assert ModelConfig.from_raw_config(raw_config | {key: neutral}) == expected
+
+
+def test_model_config_takes_a_sliding_window_that_is_switched_off(raw_config):
+    """As files have it that were made from Qwen2's."""
+    window = {"sliding_window": 4096, "use_sliding_window": False, "max_window_layers": 28}
+    assert ModelConfig.from_raw_config(raw_config | window) == ModelConfig.from_raw_config(raw_config)
+
+
+@pytest.mark.parametrize("flag", [None, True, 0, "false"], ids=repr)
+def test_model_config_refuses_a_sliding_window_that_is_not_switched_off(raw_config, flag):
+    with pytest.raises(UnsupportedModelError, match=r"sliding_window"):
+        ModelConfig.from_raw_config(raw_config | {"sliding_window": 4096, "use_sliding_window": flag})
 
 
 @pytest.mark.parametrize("name", REQUIRED)
@@ -189,9 +207,9 @@ def test_model_config_refuses_an_odd_head(raw_config, changes):
         ModelConfig.from_raw_config(raw_config | changes)
 
 
-@pytest.mark.parametrize("value", [0, -1e-6, 1, "1e-6", True, None, float("nan")], ids=repr)
+@pytest.mark.parametrize("value", [-1e-6, 1, "1e-6", True, None, float("nan")], ids=repr)
 def test_model_config_refuses_an_epsilon_out_of_range(raw_config, value):
-    with pytest.raises(ConfigError, match=r"rms_norm_eps .*config.json.* must lie between 0 and 1") as caught:
+    with pytest.raises(ConfigError, match=r"rms_norm_eps .*config.json.* must be a number from 0 to below 1") as caught:
         ModelConfig.from_raw_config(raw_config | {"rms_norm_eps": value})
     assert repr(value) in str(caught.value)
 
@@ -211,6 +229,12 @@ def test_model_config_refuses_a_flag_that_is_neither_true_nor_false(raw_config, 
         ({"dtype": "float16"}, "float16"),
         ({"dtype": "torch.float32"}, "float32"),
         ({"dtype": "float16", "torch_dtype": "float16"}, "float16"),
+        ({"torch_dtype": "bf16"}, "bfloat16"),
+        ({"torch_dtype": "torch.half"}, "float16"),
+        ({"torch_dtype": "float"}, "float32"),
+        ({"torch_dtype": "BFloat16"}, "bfloat16"),
+        ({"torch_dtype": "auto"}, None),
+        ({"torch_dtype": "int4"}, "int4"),
     ],
     ids=str,
 )

@@ -1,11 +1,14 @@
 """RoPE settings: older and newer keys, contradictions, and numbers out of range."""
 
+import copy
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from refinfer.config.rope_config import DEFAULT_ROPE_THETA, RopeConfig
 from refinfer.errors import ConfigError, UnsupportedModelError
@@ -71,6 +74,9 @@ def test_older_and_newer_keys_give_what_the_reference_reads(scaling, theta, type
         pytest.param({"rope_parameters": {"rope_type": "default"}}, id="type-alone"),
         pytest.param({"rope_parameters": {"rope_theta": 10000}}, id="theta-alone"),
         pytest.param({"rope_scaling": {"type": "default", "factor": None}}, id="null-in-table"),
+        pytest.param({"rope_scaling": {"type": None}}, id="null-type"),
+        pytest.param({"rope_scaling": {"factor": 1.0}}, id="factor-of-one-without-type"),
+        pytest.param({"rope_scaling": {"type": "default", "factor": 1.0}}, id="factor-of-one"),
         pytest.param({"partial_rotary_factor": 1.0}, id="whole-head-is-rotated"),
     ],
 )
@@ -149,17 +155,65 @@ def test_rope_config_refuses_keys_that_contradict_each_other(raw_config, key):
 @pytest.mark.parametrize(
     "raw_config",
     [
-        pytest.param({"rope_scaling": {"factor": 2.0}}, id="factor-without-type"),
-        pytest.param({"rope_parameters": {"rope_type": "default", "factor": 8.0}}, id="factor-of-default"),
-        pytest.param({"rope_scaling": {"type": "linear", "factor": 2.0, "low_freq_factor": 1.0}}, id="band-of-linear"),
-        pytest.param({"rope_scaling": LLAMA3 | {"attention_factor": 0.5}}, id="attention-factor"),
+        pytest.param({"rope_scaling": {"factor": 2.0}}, id="factor"),
+        pytest.param({"rope_scaling": {"type": None, "factor": 2.0}}, id="type-is-null"),
+        pytest.param({"rope_scaling": {"attention_factor": 0.5}}, id="attention-factor"),
+        pytest.param({"rope_parameters": {"low_freq_factor": 1.0}}, id="band"),
         pytest.param({"rope_parameters": {"message": 1}}, id="unknown-key"),
     ],
 )
-def test_rope_config_refuses_a_setting_that_its_type_does_not_use(raw_config):
+def test_rope_config_refuses_a_setting_without_its_type(raw_config):
     """A scaling factor without its type would otherwise be left out in silence, and every angle be wrong."""
-    with pytest.raises(ConfigError, match=r"config.json"):
+    with pytest.raises(ConfigError, match=r"config.json has no use for .*; name the type"):
         RopeConfig.from_raw_config(raw_config)
+
+
+UNUSED = {"attention_factor": 0.5, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 0.7, "mrope_section": [2, 1]}
+
+
+@pytest.mark.parametrize(
+    ("table", "unused"),
+    [
+        ({"rope_type": "default"}, {"factor": 8.0}),
+        ({"type": "linear", "factor": 4.0}, {"low_freq_factor": 1.0}),
+        ({"type": "linear", "factor": 4.0}, UNUSED),
+        (LLAMA3, UNUSED),
+    ],
+    ids=["factor-of-default", "band-of-linear", "yarn-of-linear", "yarn-of-llama3"],
+)
+def test_rope_config_passes_over_what_the_named_type_does_not_read(table, unused):
+    """The reference computes the same, and files keep such settings of a type that they had before."""
+    raw_config = {"rope_theta": 100.0, "max_position_embeddings": 128}
+    with pytest.warns(UserWarning, match="passed over, as by the reference") as caught:
+        rope = RopeConfig.from_raw_config(raw_config | {"rope_scaling": table | unused})
+    assert all(name in str(caught[0].message) for name in unused)
+    assert rope == RopeConfig.from_raw_config(raw_config | {"rope_scaling": table})
+    assert torch.equal(
+        reference_frequencies(raw_config | {"rope_scaling": table | unused}),
+        reference_frequencies(raw_config | {"rope_scaling": table}),
+    )
+
+
+def reference_frequencies(raw_config):
+    """The reference's inverse frequencies for a file's rotary settings."""
+    config = LlamaConfig.from_dict(copy.deepcopy(raw_config) | {"hidden_size": 32, "num_attention_heads": 4})
+    frequencies: torch.Tensor = LlamaRotaryEmbedding(config).inv_freq
+    return frequencies
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"type": "linear", "factor": 4.0, "original_max_position_embeddings": 32},
+        {"type": "linear", "factor": 4.0, "attention_factor": 1.0},
+        {"type": "linear", "factor": 4.0, "attention_factor": None, "beta_fast": None},
+        {"type": "linear", "factor": 4.0, "finetuned": True},
+    ],
+    ids=str,
+)
+def test_rope_config_says_nothing_of_settings_at_which_nothing_changes(table):
+    """A warning would be an error here."""
+    assert RopeConfig.from_raw_config({"rope_scaling": table}) == RopeConfig("linear", factor=4.0)
 
 
 @pytest.mark.parametrize("value", [0.5, 0.0, 2, "1.0"])

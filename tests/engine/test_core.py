@@ -55,8 +55,8 @@ def chain_row(token_ids):
     return chain_logits(chain(token_ids))[-1]
 
 
-class PlantedFailure(Exception):
-    """Raised where a test says so."""
+class PlantedFailure(RuntimeError):
+    """Raised where a test says so, as torch raises."""
 
 
 class FailingRunner(ChainRunner):

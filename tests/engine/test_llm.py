@@ -156,7 +156,7 @@ def test_eos_ends_an_answer_and_is_its_last_token(make_llm, cache, tmp_path, tex
     for eos, length in ((answer[0], 1), (answer[2], answer.index(answer[2]) + 1)):
         (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [eos, 319]}))
         llm = LLM(folder, cache=cache, dtype="float64")
-        assert llm.eos_token_ids == (eos, 319)
+        assert llm.eos_token_ids == (eos, 319, 1), "the last is the tokenizer's"
         (output,) = llm.generate([7, 8], SamplingParams(max_tokens=6))
         assert output.outputs[0].token_ids == answer[:length]
         assert output.outputs[0].finish_reason == "stop"
@@ -249,7 +249,7 @@ def test_chat_answers_what_its_template_makes_of_a_conversation(llm):
 def test_chat_refuses_a_message_without_its_parts_before_anything_runs(llm, count_passes):
     passes = count_passes(llm)
     for conversation in ([{"role": "user"}], [{"content": "a"}]):
-        with pytest.raises(RequestError, match=r"messages are .*; give at least one, each with"):
+        with pytest.raises(RequestError, match=r"messages are .*; give a list of at least one, each with"):
             llm.chat([MESSAGES, conversation], GO_ON)
     assert passes == []
 

@@ -20,8 +20,12 @@ def hub(monkeypatch):
         answer = "/snapshot"
         asked = None
 
+        def __init__(self):
+            self.patterns = []
+
         def download(self, hub_id, **patterns):
-            self.asked = (hub_id, patterns)
+            self.asked = hub_id
+            self.patterns.append(patterns)
             if isinstance(self.answer, Exception):
                 raise self.answer
             return self.answer
@@ -88,13 +92,23 @@ def test_resolve_model_names_every_possibility(name, hub):
     assert hub.asked is None
 
 
-def test_resolve_model_asks_the_hub_for_what_is_needed_only(hub):
-    assert resolve_model("owner/name-1.0_x") == Path("/snapshot")
-    hub_id, patterns = hub.asked
-    assert hub_id == "owner/name-1.0_x"
+def test_resolve_model_asks_the_hub_for_what_is_needed_only(hub, tmp_path):
+    (tmp_path / "model.safetensors").touch()
+    hub.answer = str(tmp_path)
+    assert resolve_model("owner/name-1.0_x") == tmp_path
+    assert hub.asked == "owner/name-1.0_x"
+    (patterns,) = hub.patterns
     assert {"*.json", "*.safetensors"} <= set(patterns["allow_patterns"])
     assert not any("bin" in pattern or "*.py" in pattern for pattern in patterns["allow_patterns"])
     assert "*/*" in patterns["ignore_patterns"]
+
+
+def test_resolve_model_asks_the_hub_for_other_weights_where_there_are_no_safetensors(hub):
+    assert resolve_model("owner/name") == Path("/snapshot")
+    first, second = hub.patterns
+    assert "*.safetensors" in first["allow_patterns"]
+    assert second["allow_patterns"] == ["pytorch_model*.bin"]
+    assert "*/*" in second["ignore_patterns"]
 
 
 @pytest.mark.parametrize(

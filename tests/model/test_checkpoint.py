@@ -195,12 +195,27 @@ def test_load_model_refuses_an_unexpected_weight(folder, name):
     assert caught.value.names == [name]
 
 
-def test_load_model_leaves_out_frequencies_that_older_files_store(folder):
-    """They follow from config.json; a wrong one in the file must not reach the model."""
-    expected = load_model(folder).model.rotary_emb.frequencies
-    stored = {f"model.layers.{layer}.self_attn.rotary_emb.inv_freq": torch.zeros(3) for layer in range(2)}
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.layers.{}.self_attn.rotary_emb.inv_freq",
+        "model.layers.{}.self_attn.rotary_emb.cos_cached",
+        "model.layers.{}.self_attn.rotary_emb.sin_cached",
+        "model.layers.{}.rotary_emb.inv_freq",
+        "model.rotary_emb.inv_freq",
+        "model.rotary_emb.original_inv_freq",
+        "model.rotary_emb.cos_sin_cache",
+        "rope.freqs",
+    ],
+)
+def test_load_model_leaves_out_what_older_files_store_and_config_gives(folder, name):
+    """A wrong one in the file must not reach the model."""
+    expected = load_model(folder)
+    stored = {name.format(layer): torch.zeros(3) for layer in range(2)}
     save_file(load_file(folder / FILE) | stored, folder / FILE)
-    assert torch.equal(load_model(folder).model.rotary_emb.frequencies, expected)
+    found = load_model(folder)
+    assert torch.equal(found.model.rotary_emb.frequencies, expected.model.rotary_emb.frequencies)
+    assert dict(found.named_parameters()).keys() == dict(expected.named_parameters()).keys()
 
 
 def test_load_model_refuses_biases_that_config_does_not_have_and_their_absence(with_biases, folder):
@@ -209,6 +224,53 @@ def test_load_model_refuses_biases_that_config_does_not_have_and_their_absence(w
         load_model(with_biases)
     change_config(folder, attention_bias=True)
     with pytest.raises(MissingWeightError, match=r"the first is model\.layers\.0\.self_attn\.k_proj\.bias"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("num_shards", [1, 2])
+@pytest.mark.parametrize("stored", DTYPES)
+def test_load_model_reads_files_of_torch_save(tiny, tmp_path, num_shards, stored):
+    weights = tiny.drawn_weights(tiny.raw_config, dtype=DTYPE_BY_NAME[stored])
+    folder = tiny.write_checkpoint(tmp_path / "checkpoint", tiny.raw_config, weights, num_shards)
+    for path in folder.glob("*.safetensors"):
+        torch.save(load_file(path), folder / f"pytorch_{path.stem}.bin")
+        path.unlink()
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        text = index.read_text().replace("model-", "pytorch_model-").replace(".safetensors", ".bin")
+        (folder / "pytorch_model.bin.index.json").write_text(text)
+        index.unlink()
+    model = load_model(folder, dtype="auto")
+    assert model.dtype is DTYPE_BY_NAME[stored]
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, weights[name])
+
+
+@pytest.mark.parametrize("value", [10**5, 10**12, 10**30], ids=str)
+@pytest.mark.parametrize(
+    "key",
+    [
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+    ],
+)
+def test_load_model_refuses_sizes_of_config_that_no_file_could_hold(folder, key, value):
+    """Before it builds anything of that size, which would end in an allocator's error, or never."""
+    change_config(folder, **{key: value})
+    words = rf"num_key_value_heads {value} .* does not divide" if "_value_" in key else rf"{key} {value}"
+    with pytest.raises((MissingWeightError, ConfigError), match=words):
+        load_model(folder)
+
+
+def test_load_model_refuses_sizes_where_all_weights_are_empty(tiny, folder):
+    save_file({name: torch.zeros(0) for name in tiny.weight_shapes(tiny.raw_config)}, folder / FILE)
+    change_config(folder, head_dim=10**12)
+    with pytest.raises(MissingWeightError, match=r"all weights have 0 bytes together"):
         load_model(folder)
 
 

@@ -1,5 +1,6 @@
 """Tied checkpoints: what is shared and what stays apart is as the reference does it."""
 
+import json
 import warnings
 
 import pytest
@@ -97,6 +98,23 @@ def test_tied_checkpoint_refuses_to_have_neither_weight(write_tied):
     """The reference makes random ones up, with a warning."""
     with pytest.raises(MissingWeightError, match=f"the first is {EMBEDDING}"):
         load_model(write_tied())
+
+
+def test_tied_checkpoint_does_without_a_head_that_its_index_names(tiny, write_tied):
+    """Some savers list it and write it nowhere; the reference goes by the files too."""
+    folder = write_tied(**{EMBEDDING: drawn(0)})
+    shard = "model-00001-of-00001.safetensors"
+    (folder / "model.safetensors").rename(folder / shard)
+    names = [*tiny.weight_shapes(tiny.raw_config), HEAD, "model.rotary_emb.inv_freq"]
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, shard)})
+    )
+    model = assert_matches_reference(tiny, folder)
+    assert model.lm_head.weight is model.embedding_weight
+    config = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(MissingWeightError, match=f"the first is {HEAD}"):
+        load_model(folder)
 
 
 @pytest.mark.parametrize("missing", [EMBEDDING, HEAD])

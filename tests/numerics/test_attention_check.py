@@ -80,3 +80,32 @@ def test_a_kernel_is_tried_once_for_the_same_widths(monkeypatch):
 def test_both_kernels_keep_the_promise_here(kernel, num_keys):
     attention = partial(attend, kernel=kernel)
     assert attention_depends_on_company(attention, WIDTHS, torch.float32, num_keys) is None
+
+
+def summed_in_parts(first, second, parts):
+    """Batched products whose terms are added up part by part in float32, and the parts then one after another."""
+    sums = [torch.matmul(first[..., part].double(), second[..., part, :].double()).float() for part in parts]
+    return sum(sums[1:], start=sums[0])
+
+
+@pytest.mark.parametrize("where", ["scores", "values"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_another_order_of_adding_up_is_seen_in_half_precision(dtype, where):
+    """Rows of normal numbers show next to nothing of it once they are rounded to half precision."""
+
+    def attention(queries, keys, values, layout):
+        is_alone = layout.num_queries == 1
+        share = queries.shape[1] // keys.shape[1]
+        keys, values = (tensor.repeat_interleave(share, dim=1) for tensor in (keys, values))
+        width = {"scores": keys.shape[3], "values": keys.shape[2]}
+        parts = {name: [slice(None)] for name in width}
+        if is_alone:
+            parts[where] = [slice(None, width[where] // 2), slice(width[where] // 2, None)]
+        scores = summed_in_parts(queries, keys.transpose(2, 3), parts["scores"]) / queries.shape[3] ** 0.5
+        ends = torch.tensor(layout.visible_ends)
+        hidden = torch.arange(keys.shape[2])[None] >= ends[:, None]
+        weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+        return summed_in_parts(weights.to(dtype), values, parts["values"]).to(dtype)
+
+    sizes = [attention_depends_on_company(attention, WIDTHS, dtype, num_keys) for num_keys in NUM_KEYS[1:]]
+    assert all(size in (1, 2) for size in sizes)

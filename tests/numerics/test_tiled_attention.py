@@ -154,7 +154,8 @@ def test_no_kernel_is_called_with_one_tile_of_one_head_alone(num_queries):
     output = attend_in_tiles(queries, keys, values, [3] * num_queries, kernel)
     ((tiles, *_),) = kernel.calls
     assert tiles.shape[0] == max(2, num_queries)
-    assert torch.equal(output, attend_in_tiles(queries, keys, values, [3] * num_queries, LibraryKernel()))
+    # Tiles of another number of rows may have other bits, and on some processors have.
+    torch.testing.assert_close(output, attend_in_tiles(queries, keys, values, [3] * num_queries, LibraryKernel()))
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["library", "products"])

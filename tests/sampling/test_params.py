@@ -7,7 +7,9 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -232,3 +234,56 @@ def test_check_vocabulary_refuses_min_tokens_that_mask_every_token():
         check_vocabulary(params, 3, frozenset({2, 99}))
     check_vocabulary(params, 3)
     check_vocabulary(replace(params, min_tokens=0), 3, frozenset({2}))
+
+
+@pytest.mark.usefixtures("_without_shape_checks")
+def test_params_of_numpy_and_torch_are_kept_as_python_numbers():
+    params = SamplingParams(
+        temperature=np.float32(0.5),
+        max_tokens=np.int64(3),
+        n=torch.tensor(2),
+        top_k=np.int32(4),
+        top_p=np.float64(0.5),
+        logprobs=np.int8(1),
+        seed=np.uint64(7),
+        min_tokens=np.int16(1),
+        ignore_eos=np.bool_(1),
+        stop_token_ids=np.array([5, 6]),
+        stop=np.array(["a"]),
+        logit_bias={np.int64(5): np.float32(0.5), 6: torch.tensor(1.5)},
+    )
+    plain = SamplingParams(
+        temperature=0.5,
+        max_tokens=3,
+        n=2,
+        top_k=4,
+        top_p=0.5,
+        logprobs=1,
+        seed=7,
+        min_tokens=1,
+        ignore_eos=True,
+        stop_token_ids=[5, 6],
+        stop=["a"],
+        logit_bias={5: 0.5, 6: 1.5},
+    )
+    assert params == plain
+    assert repr(params) == repr(plain), "a NumPy number would show itself"
+    assert SamplingParams(stop_token_ids=[np.int64(5), torch.tensor(6)]).stop_token_ids == (5, 6)
+
+
+@pytest.mark.usefixtures("_without_shape_checks")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_tokens", np.float32(3)),
+        ("max_tokens", np.bool_(1)),
+        ("max_tokens", np.array([3])),
+        ("temperature", np.float32("nan")),
+        ("ignore_eos", np.int64(1)),
+        ("stop_token_ids", np.array([1.5])),
+        ("seed", np.int64(-1)),
+    ],
+)
+def test_params_of_numpy_are_refused_like_python_numbers(name, value):
+    with pytest.raises(SamplingParamsError, match=name):
+        SamplingParams(**{name: value})

@@ -122,7 +122,9 @@ def test_encode_chat_refuses_a_checkpoint_without_chat_template(folder, template
 
 @pytest.mark.parametrize("messages", [[], [{"role": "user"}], [{"content": "x"}], [*HELLO, {"role": "user"}]])
 def test_encode_chat_refuses_incomplete_messages(from_folder, messages):
-    with pytest.raises(RequestError, match="give a list of at least one, each with a text for 'role' and for 'content'"):
+    with pytest.raises(
+        RequestError, match="give a list of at least one, each with a text for 'role' and for 'content'"
+    ):
         from_folder.encode_chat(messages)
 
 
@@ -151,6 +153,8 @@ def test_saved_tokenizer_gives_the_same_ids(from_folder, tmp_path):
     assert again.encode_chat(HELLO) == from_folder.encode_chat(HELLO)
 
 
+UNKNOWN = "a"
+
 LABELS = (
     None,
     "PreTrainedTokenizerFast",
@@ -171,14 +175,20 @@ SETTINGS = {
     "use_default_system_prompt": st.booleans(),
     "model_max_length": st.sampled_from([4, 10**30]),
 }
-CONFIGS = (None, {}, {"model_type": "llama"}, {"model_type": "llama", "hidden_size": 36, "num_attention_heads": 24})
+CONFIGS: tuple[dict[str, object] | None, ...] = (
+    None,
+    {},
+    {"model_type": "llama"},
+    {"model_type": "llama", "hidden_size": 36, "num_attention_heads": 24},
+)
 
 
 @settings(deadline=None)
 @given(
     labels=st.fixed_dictionaries({}, optional=SETTINGS),
     config=st.sampled_from(CONFIGS),
-    text=st.text(max_size=30) | st.lists(st.sampled_from(["the", " ", "  ", "▁", "é", "</s>", "🙂", "\n"])).map("".join),
+    text=st.text(max_size=30)
+    | st.lists(st.sampled_from(["the", " ", "  ", "▁", "é", "</s>", "🙂", "\n"])).map("".join),
 )
 def test_text_is_what_tokenizer_json_says_whatever_lies_beside_it(tokenizer, tmp_path_factory, labels, config, text):
     """Ids, text, and text as it comes; DeepSeek-R1-Distill-Llama calls a byte-level tokenizer LlamaTokenizerFast."""
@@ -202,7 +212,7 @@ PARTS = {
     "pre_tokenizer": pre_tokenizers.Metaspace(),
     "post_processor": processors.ByteLevel(),
     "decoder": decoders.Fuse(),
-    "model": models.WordLevel({"a": 0}, unk_token="a"),
+    "model": models.WordLevel({"a": 0}, unk_token=UNKNOWN),
 }
 
 

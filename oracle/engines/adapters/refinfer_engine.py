@@ -22,7 +22,7 @@ from oracle.engines.declaration import EngineDeclaration
 from oracle.engines.messages import EngineOutput, EngineRequest, EngineRun
 from refinfer import LLMEngine, RequestOutput
 from refinfer.config.engine_config import engine_config
-from refinfer.engine.core import StepRow
+from refinfer.engine.answer import StepRow
 from refinfer.errors import ConfigError, RefinferError, RequestError
 
 

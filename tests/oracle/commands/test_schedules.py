@@ -3,7 +3,9 @@
 import re
 
 import pytest
+import torch
 
+from oracle import schedule_properties
 from oracle.__main__ import main
 from oracle.commands.shared import EXIT_FAIL, EXIT_PASS, EXIT_USAGE, EXIT_VACUOUS
 from oracle.faults import FAULTS
@@ -52,6 +54,26 @@ def test_a_failure_is_written_and_replayed(tmp_path, monkeypatch):
 @pytest.mark.parametrize("manner", [[], ["--plain"]])
 def test_schedules_run_on_tiny_models(manner):
     assert main(["schedules", *manner, "--modes", "static", "--examples", "1"]) == EXIT_PASS
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_schedules_run_in_the_dtype_and_threads_that_are_asked_for(monkeypatch, dtype):
+    seen = set()
+    observe = schedule_properties.observe_schedule
+
+    def recorded(case, mode):
+        seen.add((case.scenario.dtype, case.loaded(batch_invariant=True).model.dtype, torch.get_num_threads()))
+        return observe(case, mode)
+
+    monkeypatch.setattr(schedule_properties, "observe_schedule", recorded)
+    arguments = ["schedules", "--modes", "static", "--examples", "1", "--dtype", dtype, "--threads", "3"]
+    assert main(arguments) == EXIT_PASS
+    assert seen == {(dtype, getattr(torch, dtype), 3)}
+
+
+def test_a_dtype_for_the_symbolic_model_is_refused(capsys):
+    assert main([*SYMBOLIC, "--dtype", "float16"]) == EXIT_USAGE
+    assert "--dtype float16 has no meaning with --symbolic" in capsys.readouterr().err
 
 
 def shares(output):
