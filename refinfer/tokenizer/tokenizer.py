@@ -6,22 +6,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import transformers
 from tokenizers import Tokenizer as Backend
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from refinfer.errors import CheckpointError, ConfigError, RequestError
 from refinfer.tokenizer.decoder_rules import DecoderRules
+from refinfer.tokenizer.held_to_file import hold_to_file
 
 _FULL_FILE = "tokenizer.json"
 _FILES = (_FULL_FILE, "tokenizer.model", "vocab.json")
 """One of these holds the vocabulary."""
 
-_PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-"""What turns text into tokens and back, beside the vocabulary."""
-
 _PANIC = "PanicException"
-"""What the `tokenizers` library ends in where it expected something else of a file; a class without a name to import."""
+"""What the `tokenizers` library ends in where a file has something that it did not expect; no class to import."""
 
 
 class Tokenizer:
@@ -59,7 +56,7 @@ class Tokenizer:
         if not (folder / _FULL_FILE).is_file():
             return cls(_load(AutoTokenizer, folder, folder))
         tokenizer = cast("PreTrainedTokenizerFast", _load(PreTrainedTokenizerFast, folder, folder))
-        _hold_to_file(tokenizer, folder / _FULL_FILE)
+        hold_to_file(tokenizer, folder / _FULL_FILE)
         return cls(tokenizer)
 
     @classmethod
@@ -226,28 +223,6 @@ def _load(kind: type[Any], source: Path, folder: Path, **options: str) -> PreTra
         message = f"the tokenizer of {source} cannot be read: {reason}; {way_out}"
         raise CheckpointError(message, path=source) from error
     return tokenizer
-
-
-def _hold_to_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> None:
-    """Refuse a tokenizer in which a release of transformers has changed what tokenizer.json says."""
-    theirs, own = tokenizer.backend_tokenizer, Backend.from_file(str(path))
-    changed = [part for part in _PARTS if _state(getattr(theirs, part)) != _state(getattr(own, part))]
-    if type(theirs.model) is not type(own.model) or _vocab_size(theirs) != _vocab_size(own):
-        changed.append("model")
-    if changed:
-        message = (
-            f"transformers {transformers.__version__} changes the {', '.join(changed)} of {path}, so text would not "
-            f"be what that file says; install another release of transformers"
-        )
-        raise CheckpointError(message, path=path, changed=changed)
-
-
-def _state(part: Any) -> object:
-    return None if part is None else part.__getstate__()
-
-
-def _vocab_size(backend: Backend) -> int:
-    return backend.get_vocab_size(with_added_tokens=False)
 
 
 def _refuse_half_characters(*texts: str) -> None:

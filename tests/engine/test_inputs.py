@@ -171,9 +171,9 @@ def test_add_request_refuses_an_unknown_argument(make_llm):
 
 def test_unknown_settings_are_answered_with_the_nearest():
     with pytest.raises(SamplingParamsError, match="max_token=3 is no sampling parameter; did you mean max_tokens"):
-        SamplingParams(max_token=3)
+        SamplingParams(max_token=3)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="option max_len=3 is unknown; did you mean max_model_len"):
-        EngineConfig(max_len=3)
+        EngineConfig(max_len=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("messages", ["text", ["text"], [["text"]], None, 3, b"text", {"role": "user"}, [[None]]])
