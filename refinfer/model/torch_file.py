@@ -74,7 +74,9 @@ def _data_members(path: Path) -> dict[int, int]:
         )
         raise CheckpointError(message, path=path) from error
     if not is_whole or not is_little:
-        message = f"{path} is packed, or has its bytes in big-endian order; save it anew with torch.save on this machine"
+        message = (
+            f"{path} is packed, or has its bytes in big-endian order; save it anew with torch.save on this machine"
+        )
         raise CheckpointError(message, path=path)
     return size_by_start
 
