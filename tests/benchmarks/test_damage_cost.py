@@ -18,6 +18,8 @@ pytestmark = [
 def _small(monkeypatch):
     """A large checkpoint that is none, which costs a test nothing."""
     monkeypatch.setattr(damage_cost, "LARGE", damage_cost.SMALL[0])
+    monkeypatch.setattr(damage_cost, "SMALL", damage_cost.SMALL[:1])
+    monkeypatch.setattr(damage_cost, "NUM_SOUND_RUNS", 1)
 
 
 def test_every_damage_is_counted():
