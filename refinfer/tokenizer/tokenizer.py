@@ -15,7 +15,7 @@ _FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """One of these holds the vocabulary."""
 
 _PANIC = "PanicException"
-"""What the `tokenizers` library ends in where it expected something else of a file; a class without a name to import."""
+"""What the `tokenizers` library ends in where it expected something else of a file; a class that has no import."""
 
 
 class Tokenizer:
