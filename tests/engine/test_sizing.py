@@ -195,11 +195,11 @@ def test_longer_request_than_the_model_was_made_for_is_possible_with_a_word():
         length_of(max_model_len=1000, allow_long_max_model_len=True, num_blocks=1)
 
 
-@pytest.mark.parametrize("cache", ["none", "static", "continuous", "paged"])
+@pytest.mark.parametrize("cache", ["static", "continuous", "paged"])
 def test_rotary_angles_go_on_past_the_length_of_the_model(cache):
     """Every cache gives the same bits there, so none has a table that ends."""
-    rope = {"rope_type": "linear", "rope_factor": 4.0, "max_position_embeddings": 16}
-    folder = cached_checkpoint(CheckpointSpec(hidden_size=16, intermediate_size=24, head_dim=8, vocab_size=29, **rope))
+    spec = CheckpointSpec(hidden_size=16, intermediate_size=24, head_dim=8, vocab_size=29)
+    folder = cached_checkpoint(replace(spec, rope_type="linear", rope_factor=4.0, max_position_embeddings=16))
     prompt = [3 + place % 20 for place in range(40)]
     params = SamplingParams(max_tokens=24, ignore_eos=True)
     assert LLM(folder).max_model_len == 16
