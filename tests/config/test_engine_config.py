@@ -70,8 +70,6 @@ def test_engine_config_takes_the_smallest_value(name, value):
 def test_engine_config_refuses_a_word_about_no_length():
     with pytest.raises(ConfigError, match="allow_long_max_model_len says nothing without max_model_len; give both"):
         EngineConfig(allow_long_max_model_len=True)
-    with pytest.raises(ConfigError, match="allow_long_max_model_len is 'yes'; it must be True or False"):
-        engine_config(allow_long_max_model_len="yes", max_model_len=3)
     assert EngineConfig(allow_long_max_model_len=True, max_model_len=3).allow_long_max_model_len
 
 
