@@ -4,7 +4,6 @@ import pytest
 
 from refinfer import EngineConfig, LLMEngine, RequestOutput, SamplingParams
 from refinfer.errors import (
-    ConfigError,
     DuplicateRequestError,
     EmptyPromptError,
     PromptTooLongError,
@@ -140,9 +139,3 @@ def test_prompt_logprobs_are_those_of_the_output_logprobs_before(engine):
     assert answer.cumulative_logprob == pytest.approx(
         sum(entry[token_id].logprob for entry, token_id in zip(answer.logprobs, answer.token_ids, strict=True))
     )
-
-
-def test_engine_refuses_a_longer_length_than_the_model_has(make_llm):
-    loaded = make_llm(cache="none").engine.loaded
-    with pytest.raises(ConfigError, match="max_model_len 65 is more than the 64 positions"):
-        LLMEngine(loaded, EngineConfig(max_model_len=65))
