@@ -15,23 +15,21 @@ import argparse
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from itertools import count, islice
-from pathlib import Path
-from types import FrameType
 from typing import Any
 from unittest import mock
 
 from rich.console import Console
 from rich.progress import Progress
 
-import refinfer
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
 from oracle.commands.shared import positive
 from oracle.drive import check_all_given_back
 from oracle.errors import InvariantViolation, OutcomeMismatch
 from oracle.invariants import check_core, check_drained
+from oracle.stopper import Stopper
 from refinfer import LLM, LLMEngine, RequestOutput, SamplingParams
 from refinfer.config.engine_config import engine_config
 from refinfer.engine.loading import LoadedModel
@@ -41,13 +39,7 @@ ERRORS = (KeyboardInterrupt, MemoryError, TimeoutError)
 """What stops a call: Ctrl-C, and what else comes anywhere, from the interpreter or from the handler of a signal."""
 
 SPEC = CheckpointSpec(
-    hidden_size=16,
-    intermediate_size=24,
-    head_dim=8,
-    vocab_size=320,
-    max_position_embeddings=64,
-    eos_token_ids=(1, 6),
-    with_tokenizer=True,
+    hidden_size=16, intermediate_size=24, head_dim=8, vocab_size=320, eos_token_ids=(1, 6), with_tokenizer=True
 )
 _TIGHT = {"block_size": 4, "num_blocks": 8, "max_model_len": 32, "max_num_batched_tokens": 12}
 WAYS: dict[str, dict[str, Any]] = {
@@ -70,55 +62,11 @@ PARAMS = [
 ]
 """Requests that have something of all that can be kept: samples, scores, penalties, stop strings, a shared prefix."""
 
-_ROOT = str(Path(refinfer.__file__).parent)
-_NETWORK = tuple(str(Path(_ROOT, name)) for name in ("model", "numerics"))
 _MAX_STEPS = 200
-_RETURNS = ("LLMEngine.step", "LLMEngine.abort_request")
-"""With the last line of these a request has been told of: what is lost there is lost behind the call."""
-
-
-class Stopper:
-    """Counts instructions while it watches, and raises an error at one of them."""
-
-    def __init__(self, place: int = -1, error: type[BaseException] = KeyboardInterrupt) -> None:
-        self._place, self._error = place, error
-        self.num_seen = 0
-        self.where = ""
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Watch what is called inside the block."""
-        before = sys.gettrace()
-        sys.settrace(self._trace)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-
-    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        code = frame.f_code
-        if event == "call":
-            is_ours = code.co_filename.startswith(_ROOT) and not code.co_filename.startswith(_NETWORK)
-            frame.f_trace_opcodes, frame.f_trace_lines = is_ours, False
-            return self._trace if is_ours else None
-        if event != "opcode" or (
-            code.co_qualname in _RETURNS and frame.f_lineno == max(line or 0 for *_, line in code.co_lines())
-        ):
-            return self._trace
-        self.num_seen += 1
-        if self.num_seen - 1 == self._place:
-            self.where = f"{code.co_filename.removeprefix(_ROOT)}:{frame.f_lineno} ({code.co_qualname})"
-            raise self._error
-        return self._trace
 
 
 class Trials:
-    """Stopped calls of one way of running.
-
-    Args:
-        way: Its name.
-        seed: Where chance comes from.
-    """
+    """Stopped calls of one way of running, drawn from a seed."""
 
     def __init__(self, way: str, seed: int) -> None:
         options = WAYS[way]
@@ -263,11 +211,8 @@ def _check_empty(engine: LLMEngine) -> None:
     stats, latencies = engine.stats(), engine.core._latencies  # noqa: SLF001 - nobody but a check wants to know
     check_drained(engine.core)
     check_all_given_back(engine.core)
-    held = (
-        stats.num_running + stats.num_waiting + stats.num_used_blocks,
-        len(latencies._last_by_state) + len(latencies._first_is_due),  # noqa: SLF001
-        len(engine._samples_by_id),  # noqa: SLF001
-    )
+    held = [stats.num_running, stats.num_waiting, stats.num_used_blocks]
+    held += map(len, (latencies._last_by_state, latencies._first_is_due, engine._samples_by_id))  # noqa: SLF001
     if any(held):
         message = f"all requests have ended, and something is left: {held}"
         raise InvariantViolation(message, held=held)
