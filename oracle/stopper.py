@@ -1,4 +1,4 @@
-"""Raises an error at one instruction of `refinfer` outside the network, counted while calls of an engine are watched."""
+"""Raises an error at one instruction of `refinfer` outside the network, counted while calls are watched."""
 
 import sys
 from collections.abc import Iterator
