@@ -202,7 +202,8 @@ def test_reset_gives_every_block_back_whatever_was_lost(new_proposer, request_of
     proposer._pool.allocate(2)
     proposer.reset()
     assert (proposer.num_free_blocks, proposer.num_held_tokens("a")) == (8, 0)
-    assert same(*proposer.propose([request_of(PROMPT, 4, key="a")]), expected)
+    (again,) = proposer.propose([request_of(PROMPT, 4, key="a")])
+    assert same(again, expected)
 
 
 def test_held_tokens_are_those_that_have_run_and_none_without_room(new_proposer, request_of):
