@@ -196,6 +196,16 @@ def test_forget_gives_every_block_back(new_proposer, request_of):
     assert proposer.num_free_blocks == 8
 
 
+def test_reset_gives_every_block_back_whatever_was_lost(new_proposer, request_of):
+    proposer = new_proposer(8)
+    (expected,) = proposer.propose([request_of(PROMPT, 4, key="a")])
+    proposer._pool.allocate(2)
+    proposer.reset()
+    assert (proposer.num_free_blocks, proposer.num_held_tokens("a")) == (8, 0)
+    (again,) = proposer.propose([request_of(PROMPT, 4, key="a")])
+    assert same(again, expected)
+
+
 def test_held_tokens_are_those_that_have_run_and_none_without_room(new_proposer, request_of):
     proposer = new_proposer(5)
     assert proposer.num_held_tokens("a") == 0
