@@ -144,12 +144,6 @@ def test_prompt_logprobs_are_those_of_the_output_logprobs_before(engine):
     )
 
 
-def test_engine_refuses_a_longer_length_than_the_model_has(make_llm):
-    loaded = make_llm(cache="none").engine.loaded
-    with pytest.raises(ConfigError, match="max_model_len 65 is more than the 64 positions"):
-        LLMEngine(loaded, EngineConfig(max_model_len=65))
-
-
 def interrupt(*_):
     raise KeyboardInterrupt
 

@@ -205,6 +205,7 @@ def test_load_model_refuses_an_unexpected_weight(folder, name):
         "model.rotary_emb.inv_freq",
         "model.rotary_emb.original_inv_freq",
         "model.rotary_emb.cos_sin_cache",
+        "model.layers.1.self_attn.rotary_emb.max_seq_len_cached",
         "rope.freqs",
     ],
 )
