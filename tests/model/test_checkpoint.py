@@ -184,7 +184,7 @@ def test_load_model_refuses_a_weight_of_another_shape(with_biases):
         "model.layers.0.self_attn.q_proj.weight_scale",
         "lm_head.bias",
         "embed_tokens.weight",
-        "model.layers.0.self_attn.rotary_emb.inv_freqs",
+        "model.layers.0.self_attn.rotary_embedding.inv_freq",
     ],
 )
 def test_load_model_refuses_an_unexpected_weight(folder, name):
