@@ -55,7 +55,9 @@ def _replaced(contents: object, parent: Any, key: str | int, value: str, words: 
 
 def _places(contents: object, depth: int = 0) -> Iterator[tuple[Any, Any]]:
     """Gives where values stand, those further out more often: there are far more of them inside."""
-    items = contents.items() if isinstance(contents, dict) else enumerate(contents) if isinstance(contents, list) else ()
+    items = (
+        contents.items() if isinstance(contents, dict) else enumerate(contents) if isinstance(contents, list) else ()
+    )
     pairs = list(items)
     for key, value in pairs[:: 1 + len(pairs) // 40]:
         yield from [(contents, key)] * max(1, 6 - 2 * depth)

@@ -1,8 +1,9 @@
-"""Is a broken checkpoint refused, by name? Each way of breaking one, and the error that must answer."""
+"""Is a broken checkpoint refused, by name? Known ways of breaking one and their errors, and damage that is drawn."""
 
 import json
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from oracle.case import Case
+from oracle.damage import damage, outcome
 from oracle.errors import OutcomeMismatch
 from oracle.observation import Observation
 from refinfer import load_model
@@ -24,6 +26,8 @@ from refinfer.errors import (
 )
 
 _NUM_TRUNCATED_BYTES = 4
+_NUM_DRAWN = 2
+"""Drawn damages of one case, beside the known ways."""
 
 
 def _weight_file(folder: Path) -> Path:
@@ -125,6 +129,33 @@ def check_breakages(folder: Path) -> int:
     return len(BREAKAGES)
 
 
+def check_damages(folder: Path, first_seed: int, num_drawn: int) -> int:
+    """Damages copies of a checkpoint as drawn: each answers all the same, or is refused by one of our errors.
+
+    Returns:
+        How many were tried.
+
+    Raises:
+        OutcomeMismatch: Another error came through.
+    """
+    for seed in range(first_seed, first_seed + num_drawn):
+        with tempfile.TemporaryDirectory() as parent, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # whatever a damaged file makes a library say
+            copy = Path(parent) / "checkpoint"
+            shutil.copytree(folder, copy)
+            words = damage(copy, seed)
+            try:
+                outcome(copy)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                message = f"damaged file (seed {seed}), {words}: {type(error).__name__} ({error}) came through"
+                raise OutcomeMismatch(message, seed=seed, damage=words) from error
+    return num_drawn
+
+
 def check_broken_checkpoints(case: Case, mode: str) -> Observation:  # noqa: ARG001 - loading has no mode
-    """Holds the loader to a refusal by name for every way of breaking the checkpoint."""
-    return Observation(witnessed=check_breakages(case.folder) > 0)
+    """Holds the loader to a refusal by name for every way of breaking the checkpoint, and for drawn damage."""
+    num_tried = check_breakages(case.folder)
+    seed = int(case.scenario.checkpoint.digest[:8], 16)
+    return Observation(witnessed=num_tried + check_damages(case.folder, seed, _NUM_DRAWN) > 0)

@@ -165,12 +165,12 @@ class LLMEngine:
         if samples is None:
             message = f"no unfinished request is named {request_id!r}; it never came, or has ended"
             raise UnknownRequestError(message, request_id=request_id)
-        self._has_untold = True
+        has_untold, self._has_untold = self._has_untold, True
         for state in samples.states:
             if not state.is_finished:
                 self.core.abort(state)
         output = self._output(request_id)
-        self._told_ids = (request_id,)
+        self._told_ids, self._has_untold = (request_id,), has_untold
         return output
 
     def is_unfinished(self, request_id: str) -> bool:

@@ -105,7 +105,7 @@ def num_draft_blocks(
     num_blocks = min(memory // bytes_per_block, config.max_num_seqs * BlockTable.blocks_for(longest, block_size))
     if num_blocks < 1:
         message = (
-            f"a block of the draft model {config.speculative!r} takes {bytes_per_block} bytes, and it may have {memory}; "
+            f"a block of the draft model {config.speculative!r} takes {bytes_per_block} bytes, and it has {memory}; "
             f"give a kv_cache_memory of at least {bytes_per_block}, or a smaller block_size than {block_size}"
         )
         raise ConfigError(message, speculative=config.speculative, bytes_per_block=bytes_per_block, memory=memory)
@@ -117,7 +117,7 @@ def _check_positions(shape: ModelConfig, max_model_len: int, *, is_allowed: bool
     if max_model_len <= made_for or is_allowed:
         return
     message = (
-        f"max_model_len {max_model_len} is more than the {made_for} positions that the model was made for "
+        f"max_model_len {max_model_len} is more than the {made_for} positions that the model can have been made for "
         f"(max_position_embeddings {shape.max_position_embeddings}, RoPE type {shape.rope.rope_type!r}); "
         f"give at most {made_for}, or allow_long_max_model_len=True to go on where its answers may be nonsense"
     )

@@ -20,11 +20,11 @@ _EMBEDDING = "model.embed_tokens.weight"
 _HEAD = "lm_head.weight"
 
 _DERIVED = re.compile(
-    r"(model\.)?(layers\.\d+\.(self_attn\.)?)?rotary_emb\."
-    r"(inv_freq|original_inv_freq|cos_cached|sin_cached|cos_sin_cache)"
+    r"(model\.)?(layers\.\d+\.(self_attn\.)?)?rotary_emb\.\w+"
     r"|(model\.)?rope\.freqs"
 )
-"""Rotary frequencies and tables, which older files store; they follow from config.json, whatever the file holds."""
+"""Rotary frequencies, tables and lengths, which older files store; a rotary embedding learns nothing, so that all of
+them follow from config.json, whatever the file holds."""
 
 
 def load_model(folder: str | Path, dtype: str = "float32", *, batch_invariant: bool = True) -> Llama:

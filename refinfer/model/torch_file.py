@@ -4,7 +4,7 @@ import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -81,20 +81,21 @@ def _data_members(path: Path) -> dict[int, int]:
     return size_by_start
 
 
-def _start(file: Any, member: zipfile.ZipInfo) -> int:
+def _start(file: BinaryIO, member: zipfile.ZipInfo) -> int:
     file.seek(member.header_offset)
     header = file.read(_LOCAL_HEADER.size)
     if len(header) < _LOCAL_HEADER.size:
         message = f"{member.filename} begins behind the end"
         raise zipfile.BadZipFile(message)
-    return member.header_offset + _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(header))
+    name_length, extra_length = _LOCAL_HEADER.unpack(header)
+    return int(member.header_offset + _LOCAL_HEADER.size + name_length + extra_length)
 
 
 def _check_places(path: Path, tensors: Any, size_by_start: dict[int, int]) -> None:
     """Holds torch's word for where storages lie to the archive: it may have reckoned it from the order of writing."""
     storages = [tensor.untyped_storage() for tensor in tensors]
     size_by_place = {_place(storage): storage.nbytes() for storage in storages if storage.nbytes()}
-    if any(size_by_start.get(place) != size for place, size in size_by_place.items()):
+    if any(place is None or size_by_start.get(place) != size for place, size in size_by_place.items()):
         message = f"the weights in {path} do not lie where they should; download it again, or save it anew"
         raise CheckpointError(message, path=path)
 
@@ -122,7 +123,7 @@ def _stored(path: Path, name: str, tensor: Tensor) -> StoredWeight:
     num_values = start = 0
     if tensor.numel():
         num_values = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        start = tensor.storage_offset() * tensor.itemsize
+        start = int(tensor.storage_offset()) * tensor.itemsize
     num_bytes = num_values * tensor.itemsize
     place = _place(storage)
     if place is None or num_values < tensor.numel() or start + num_bytes > storage.nbytes():

@@ -37,7 +37,10 @@ WORKLOADS: dict[str, Callable[[], workloads.Workload]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; gives its exit status: 1 where an engine gave other tokens than the first or damage cost too much, 2 after an error."""
+    """Run a command and return its exit status.
+
+    It is 1 where an engine gave other tokens than the first or damage cost too much, and 2 after an error.
+    """
     options = _parser().parse_args(arguments)
     console = Console()
     if not console.is_terminal:

@@ -19,6 +19,7 @@ from oracle.damage import WORKS, damage, outcome
 
 MAX_TIME_RATIO = 10.0
 MAX_MEMORY_SHARE = 1.2
+NUM_SOUND_RUNS = 5
 
 SMALL = (
     CheckpointSpec(num_layers=1, vocab_size=300, eos_token_ids=(1, 6), with_tokenizer=True),
@@ -95,7 +96,7 @@ def _report(entries: list[dict[str, Any]], sound_large: dict[str, Any]) -> dict[
 
 def _sound(folder: Path, *, batch_invariant: bool) -> dict[str, Any]:
     outcome(folder, batch_invariant=batch_invariant)  # what is made once in a process is made now
-    entries = [_entry(folder, batch_invariant=batch_invariant) for _ in range(5)]
+    entries = [_entry(folder, batch_invariant=batch_invariant) for _ in range(NUM_SOUND_RUNS)]
     assert all(entry["outcome"] == WORKS for entry in entries), entries
     seconds = statistics.median(entry["seconds"] for entry in entries)
     file_bytes = sum(path.stat().st_size for path in folder.iterdir())

@@ -7,7 +7,7 @@ import pytest
 from oracle.properties import PROPERTIES
 from oracle.subjects import MODES
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import comparison, growth, harness_cost
+from tests.benchmarks import comparison, damage_cost, growth, harness_cost
 
 pytestmark = [pytest.mark.usefixtures("_own_models"), pytest.mark.without_shape_checks]
 
@@ -93,6 +93,32 @@ def test_growth_is_measured_point_by_point(tmp_path, monkeypatch, capsys):
     for points in report["charts"]["waiting"].values():
         assert points == [[number, 1e-6 * number] for number in growth.NUMS_WAITING]
     assert "milliseconds of one step" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_bad", [False, True])
+def test_cost_of_damage_is_shown(tmp_path, monkeypatch, capsys, is_bad):
+    entry = {
+        "damage": "config.json: gone",
+        "outcome": "KeyError: x",
+        "seed": 7,
+        "time_ratio": 2.5,
+        "memory_share": 0.75,
+    }
+    report = {
+        "outcomes": {"CheckpointError": 3},
+        "slowest": entry,
+        "heaviest": entry,
+        "sound_memory_share": 1.05,
+        "escaped": [entry] * is_bad,
+        "is_bad": is_bad,
+    }
+    monkeypatch.setattr(damage_cost, "measured", lambda *_, **__: report)
+    status, (written,) = run(tmp_path, "damage")
+    assert status == int(is_bad)
+    assert written["slowest"] == entry
+    out = capsys.readouterr().out
+    assert "2.50" in out
+    assert ("seed 7" in out) == is_bad
 
 
 def test_cost_of_the_harness_is_shown(tmp_path, monkeypatch, capsys):

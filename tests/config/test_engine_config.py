@@ -68,6 +68,12 @@ def test_engine_config_takes_the_smallest_value(name, value):
     assert getattr(engine_config(**{name: value}), name) == value
 
 
+def test_engine_config_refuses_a_word_about_no_length():
+    with pytest.raises(ConfigError, match="allow_long_max_model_len says nothing without max_model_len; give both"):
+        EngineConfig(allow_long_max_model_len=True)
+    assert EngineConfig(allow_long_max_model_len=True, max_model_len=3).allow_long_max_model_len
+
+
 def test_engine_config_is_batch_invariant_unless_told_otherwise():
     assert EngineConfig().batch_invariant is True
     assert EngineConfig(batch_invariant=False).batch_invariant is False

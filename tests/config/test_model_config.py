@@ -12,6 +12,8 @@ from refinfer.config import ModelConfig, RopeConfig
 from refinfer.errors import CheckpointError, ConfigError, RefinferError, UnsupportedModelError
 
 REQUIRED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
 OPTIONAL: dict[str, list[Any]] = {
     "num_key_value_heads": [1, 2, 4, None],
     "head_dim": [6, 8, 10, None],
@@ -265,3 +267,24 @@ def test_model_config_never_fails_without_naming_what_is_wrong(changes):
         ModelConfig.from_raw_config(json.loads(json.dumps(raw_config)))
     except RefinferError as error:
         assert "config.json" in str(error)  # noqa: PT017 (a value that loads is fine too)
+
+
+@pytest.mark.parametrize(
+    ("rope", "expected"),
+    [
+        ({}, 128),
+        ({"rope_type": "linear", "factor": 4.0}, 512),
+        ({"rope_type": "linear", "factor": 2.515625}, 322),
+        ({"rope_type": "linear", "factor": 0.5}, 128),
+        ({"rope_type": "linear", "factor": 1e308}, 128 * int(1e308)),
+        (LLAMA3 | {"original_max_position_embeddings": 32}, 128),
+        (LLAMA3, 1024),
+    ],
+)
+def test_scaling_stretches_the_length_unless_the_file_says_that_it_has(raw_config, rope, expected):
+    assert ModelConfig.from_raw_config(raw_config | {"rope_scaling": rope}).max_scaled_positions == expected
+
+
+def test_length_without_a_bound_is_no_overflow(raw_config):
+    changes = {"max_position_embeddings": 10**400, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    assert ModelConfig.from_raw_config(raw_config | changes).max_scaled_positions == 2 * 10**400

@@ -75,3 +75,18 @@ def test_with_text_adds_each_token_as_text(answer_of):
     (entry,) = with_text({9: TokenLogprob(-0.5, 2)}, tokenizer).values()
     assert (entry.logprob, entry.rank, entry.decoded_token) == (-0.5, 2, tokenizer.decode([9]))
     assert with_text({9: TokenLogprob(-0.5, 2)}, None)[9].decoded_token is None
+
+
+def test_answer_comes_back_to_the_tokens_that_state_and_log_probabilities_agree_on(answer_of):
+    state, answer, tokenizer = answer_of(logprobs=0, stop=["wings"])
+    ids = tokenizer.encode("the wing")[1:]
+    for token_id in ids:
+        push(state, answer, token_id, logprobs={token_id: TokenLogprob(-0.5, 1)})
+    before = answer.output()
+    state.append(7)
+    answer._text = "half of what"
+    assert answer.recover(lambda _: None) is None
+    assert answer.output() == before
+    end = Finish(FinishReason.LENGTH)
+    assert answer.recover(lambda num_tokens: end if num_tokens == len(ids) else None) == end
+    assert answer.output().text == tokenizer.decode(ids)

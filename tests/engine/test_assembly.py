@@ -81,28 +81,6 @@ def test_block_space_is_told_all_that_it_takes(model, monkeypatch):
     assert set(told) == set(inspect.signature(BlockSpace).parameters)
 
 
-def test_pool_has_no_more_blocks_than_the_largest_batch_can_use(model):
-    space = block_space(model, EngineConfig(max_num_seqs=3, block_size=4), 10)
-    assert space.pool.num_blocks == 3 * 3
-
-
-def test_pool_has_as_many_blocks_as_fit_its_memory(model):
-    shape = model.config
-    bytes_per_block = 4 * 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * 8
-    config = EngineConfig(block_size=4, kv_cache_memory=5 * bytes_per_block + 1)
-    assert block_space(model, config, 10).pool.num_blocks == 5
-
-
-@pytest.mark.parametrize(("num_blocks", "is_enough"), [(2, False), (3, True)])
-def test_pool_that_cannot_hold_the_longest_request_is_refused(model, num_blocks, is_enough):
-    config = EngineConfig(block_size=4, num_blocks=num_blocks)
-    if is_enough:
-        assert block_space(model, config, 10).pool.num_blocks == 3
-        return
-    with pytest.raises(ConfigError, match="2 blocks of 4 tokens cannot hold one request of max_model_len 10"):
-        block_space(model, config, 10)
-
-
 def test_host_memory_takes_as_many_blocks_as_the_pool_unless_told_otherwise(model):
     assert block_space(model, EngineConfig(num_blocks=7), 10).num_swap_blocks == 7
     assert block_space(model, EngineConfig(num_blocks=7, num_swap_blocks=0), 10).num_swap_blocks == 0
@@ -142,16 +120,16 @@ def test_draft_model_that_is_not_there_is_refused(model, tmp_path):
         load_draft_model(EngineConfig(speculative=str(tmp_path / "absent")), model)
 
 
-def test_make_proposer_refuses_a_draft_model_that_was_not_loaded():
+def test_make_proposer_refuses_a_draft_model_that_was_not_loaded(model):
     with pytest.raises(InvariantError, match="speculative='a folder' names a draft model, and none was loaded"):
-        make_proposer(EngineConfig(speculative="a folder"), 10, None)
+        make_proposer(EngineConfig(speculative="a folder"), model, 10, None)
 
 
 def test_make_proposer_makes_what_the_settings_name(model):
-    assert make_proposer(EngineConfig(), 10, None) is None
-    assert isinstance(make_proposer(EngineConfig(speculative="ngram"), 10, None), NgramProposer)
+    assert make_proposer(EngineConfig(), model, 10, None) is None
+    assert isinstance(make_proposer(EngineConfig(speculative="ngram"), model, 10, None), NgramProposer)
     config = EngineConfig(speculative="a folder", max_num_seqs=3, block_size=4)
-    proposer = make_proposer(config, 10, model)
+    proposer = make_proposer(config, model, 10, model)
     assert isinstance(proposer, DraftModelProposer)
     assert proposer.num_free_blocks == 3 * 3, "as many as the largest batch can use"
 

@@ -1,10 +1,12 @@
 """`LLMEngine` as callers see it: requests come and go while others run."""
 
+from contextlib import suppress
+
 import pytest
 
+from oracle.invariants import check_core, check_drained
 from refinfer import EngineConfig, LLMEngine, RequestOutput, SamplingParams
 from refinfer.errors import (
-    ConfigError,
     DuplicateRequestError,
     EmptyPromptError,
     PromptTooLongError,
@@ -142,7 +144,45 @@ def test_prompt_logprobs_are_those_of_the_output_logprobs_before(engine):
     )
 
 
-def test_engine_refuses_a_longer_length_than_the_model_has(make_llm):
-    loaded = make_llm(cache="none").engine.loaded
-    with pytest.raises(ConfigError, match="max_model_len 65 is more than the 64 positions"):
-        LLMEngine(loaded, EngineConfig(max_model_len=65))
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("place", ["schedule", "advance", "finish"])
+def test_step_that_is_interrupted_is_all_that_is_lost(engine, monkeypatch, place):
+    """Also where requests have come to their end in it: the next step tells of them."""
+    params = SamplingParams(n=2, max_tokens=3, ignore_eos=True, logprobs=1, prompt_logprobs=1)
+    engine.add_request("undisturbed", [5, 9, 2], params)
+    expected = drain(engine)["undisturbed"]
+    engine.add_request("a", [5, 9, 2], params)
+    told = []
+    for _ in range(2):
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(engine.core.scheduler, place, interrupt)
+            told += engine.step()
+        assert engine.is_unfinished("a")
+        check_core(engine.core)
+        told += engine.step()
+    told += drain(engine).values()
+    assert [output.finished for output in told] == [False] * (len(told) - 1) + [True]
+    last = told[-1]
+    assert (last.outputs, last.prompt_logprobs) == (expected.outputs, expected.prompt_logprobs)
+    check_drained(engine.core)
+
+
+def test_abort_and_add_that_are_interrupted_can_be_called_again(engine, monkeypatch):
+    engine.add_request("a", [5, 9], GO_ON)
+    engine.step()
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.core.scheduler, "finish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            engine.abort_request("a")
+    assert engine.abort_request("a").outputs[0].finish_reason == "abort"
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.core._latencies, "arrive", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            engine.add_request("a", [5, 9], GO_ON)
+    assert not engine.has_unfinished_requests()
+    engine.add_request("a", [5, 9], GO_ON)
+    assert len(drain(engine)["a"].outputs[0].token_ids) == 6
+    check_drained(engine.core)

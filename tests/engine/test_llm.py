@@ -7,6 +7,8 @@ import pytest
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
 from refinfer import LLM, RequestOutput, SamplingParams
+from refinfer.engine import core
+from refinfer.engine.answer import Answer
 from refinfer.errors import (
     CheckpointError,
     ConfigError,
@@ -283,3 +285,56 @@ def test_llm_refuses_options_that_cannot_work(text_folder, tmp_path):
         LLM(tmp_path / "absent")
     with pytest.raises(CheckpointError, match=r"config\.json does not exist"):
         LLM(tmp_path)
+
+
+def test_interrupt_while_requests_are_added_takes_them_away_and_the_next_call_answers(llm, monkeypatch):
+    prompts = [[5, 9], "the wing", [7]]
+    expected = answers(llm.generate(prompts, GO_ON))
+    made = []
+
+    def answer(*arguments):
+        made.append(arguments)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        return Answer(*arguments)
+
+    monkeypatch.setattr(core, "Answer", answer)
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate(prompts, GO_ON)
+    assert not llm.engine.has_unfinished_requests()
+    assert answers(llm.generate(prompts, GO_ON)) == expected
+
+
+def test_interrupt_in_the_clean_up_of_an_interrupt_is_made_good_by_the_next_call(llm, monkeypatch):
+    expected = answers(llm.generate([[5, 9], [7]], GO_ON))
+    with monkeypatch.context() as patch:
+        patch.setattr(llm.engine, "step", interrupt)
+        patch.setattr(llm.engine, "abort_request", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            llm.generate([[5, 9], [7]], GO_ON)
+    assert llm.engine.has_unfinished_requests()
+    assert answers(llm.generate([[5, 9], [7]], GO_ON)) == expected
+    assert not llm.engine.has_unfinished_requests()
+
+
+def test_end_that_was_on_its_way_when_another_stream_was_interrupted_is_told(llm, monkeypatch):
+    two = SamplingParams(max_tokens=2, ignore_eos=True)
+    expected = answers(llm.generate([5, 9], two))
+    one, other = llm.stream([5, 9], two), llm.stream([7], GO_ON)
+    next(one)
+    next(other)
+    step = llm.engine.step
+
+    def step_and_interrupt():
+        step()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(llm.engine, "step", step_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            list(other)
+    assert answers(list(one)[-1:]) == expected
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt

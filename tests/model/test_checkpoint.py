@@ -184,7 +184,7 @@ def test_load_model_refuses_a_weight_of_another_shape(with_biases):
         "model.layers.0.self_attn.q_proj.weight_scale",
         "lm_head.bias",
         "embed_tokens.weight",
-        "model.layers.0.self_attn.rotary_emb.inv_freqs",
+        "model.layers.0.self_attn.rotary_embedding.inv_freq",
     ],
 )
 def test_load_model_refuses_an_unexpected_weight(folder, name):
@@ -205,6 +205,7 @@ def test_load_model_refuses_an_unexpected_weight(folder, name):
         "model.rotary_emb.inv_freq",
         "model.rotary_emb.original_inv_freq",
         "model.rotary_emb.cos_sin_cache",
+        "model.layers.1.self_attn.rotary_emb.max_seq_len_cached",
         "rope.freqs",
     ],
 )

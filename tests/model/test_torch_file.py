@@ -156,7 +156,7 @@ def test_open_refuses_values_that_lie_there_otherwise(path, changed):
 
 
 def test_open_refuses_an_archive_written_anew_in_which_weights_lie_elsewhere(path):
-    """torch reckons where storages lie from how it writes them; what another tool wrote was read as other numbers."""
+    """Places are reckoned from how torch writes; what another tool wrote was read as other numbers."""
     torch.save({"a": torch.ones(400), "b": torch.zeros(3)}, path)
     repacked(path)
     with pytest.raises(CheckpointError, match="do not lie where they should; download it again, or save it anew"):

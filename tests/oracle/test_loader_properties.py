@@ -9,7 +9,7 @@ from oracle import loader_properties
 from oracle.case import Case
 from oracle.checkpoints import CheckpointSpec, write_checkpoint
 from oracle.errors import OutcomeMismatch
-from oracle.loader_properties import BREAKAGES, check_breakages, check_broken_checkpoints
+from oracle.loader_properties import BREAKAGES, check_breakages, check_broken_checkpoints, check_damages
 from oracle.scenario import RequestSpec, Scenario
 from refinfer import load_model
 from refinfer.errors import CheckpointError
@@ -69,6 +69,29 @@ def test_loader_that_answers_with_another_error_is_seen(folder):
 def test_loader_that_fails_by_accident_is_no_refusal(folder):
     with mock.patch.object(loader_properties, "load_model", side_effect=KeyError("x")), pytest.raises(KeyError):
         check_breakages(folder)
+
+
+def test_drawn_damage_is_answered_by_our_errors_or_not_at_all(folder):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert check_damages(folder, 0, 20) == 20
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("out of memory"), SystemExit()], ids=repr)
+def test_other_errors_of_a_damaged_checkpoint_are_seen(folder, error):
+    with (
+        mock.patch.object(loader_properties, "outcome", side_effect=error),
+        pytest.raises(OutcomeMismatch, match=rf"\(seed 5\), .*: {type(error).__name__} .* came through"),
+    ):
+        check_damages(folder, 5, 1)
+
+
+def test_interrupt_is_no_answer_to_damage(folder):
+    with (
+        mock.patch.object(loader_properties, "outcome", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        check_damages(folder, 5, 1)
 
 
 def test_breaking_witnesses_itself():

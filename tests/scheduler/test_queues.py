@@ -2,6 +2,7 @@
 
 import pytest
 
+from oracle.invariants import check_queues
 from refinfer.errors import InvariantError
 from refinfer.sampling import FinishReason
 from refinfer.scheduler import (
@@ -215,3 +216,25 @@ def test_queues_without_blocks_look_ahead_as_far_as_is_guessed(make_state):
         state.append(token_id)
     queues.advance([row], [1])
     assert (state.num_computed_tokens, state.draft_token_ids) == (3, ())
+
+
+def test_reset_lets_requests_wait_with_their_tokens_and_nothing_else(queues, make_state):
+    running, swapped, ended = states = [make_state(name, (index, 1, 2)) for index, name in enumerate("abc")]
+    for state in states:
+        queues.add(state)
+    for state in (running, swapped):
+        assert queues.admit()
+        run_all(queues, state)
+    queues.preempt(swapped, by_swap=True)
+    queues.finish(ended, FinishReason.ABORT)
+    queues.reset(states)
+    assert (queues.running, list(queues.waiting)) == ([], states)
+    assert {state.status for state in states} == {RequestStatus.WAITING}
+    assert [(state.num_tokens, state.num_computed_tokens, state.finish_reason) for state in states] == [
+        (4, 0, None),
+        (4, 0, None),
+        (3, 0, None),
+    ]
+    assert queues.take_operations() == ()
+    check_queues(queues)
+    assert queues.blocks.num_available_blocks == 4

@@ -1,5 +1,7 @@
 """Requests to be guessed for, and small models that guess."""
 
+from dataclasses import replace
+
 import pytest
 
 from oracle.checkpoints import CheckpointSpec, cached_checkpoint
@@ -19,6 +21,12 @@ def model():
 @pytest.fixture(scope="session")
 def narrow_model():
     return load_model(cached_checkpoint(SPEC), dtype="bfloat16")
+
+
+@pytest.fixture(scope="session")
+def scaled_model():
+    """Its 24 positions are stretched by 2."""
+    return load_model(cached_checkpoint(replace(SPEC, rope_type="linear", rope_factor=2.0)), dtype="float64")
 
 
 @pytest.fixture(scope="session")

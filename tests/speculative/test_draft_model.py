@@ -196,6 +196,16 @@ def test_forget_gives_every_block_back(new_proposer, request_of):
     assert proposer.num_free_blocks == 8
 
 
+def test_reset_gives_every_block_back_whatever_was_lost(new_proposer, request_of):
+    proposer = new_proposer(8)
+    (expected,) = proposer.propose([request_of(PROMPT, 4, key="a")])
+    proposer._pool.allocate(2)
+    proposer.reset()
+    assert (proposer.num_free_blocks, proposer.num_held_tokens("a")) == (8, 0)
+    (again,) = proposer.propose([request_of(PROMPT, 4, key="a")])
+    assert same(again, expected)
+
+
 def test_held_tokens_are_those_that_have_run_and_none_without_room(new_proposer, request_of):
     proposer = new_proposer(5)
     assert proposer.num_held_tokens("a") == 0
@@ -241,6 +251,14 @@ def test_sample_that_outgrows_the_draft_model_is_not_guessed_for(
     assert drafts == [Draft(emitted(model, long)) if is_guessed else Draft(), Draft(emitted(model, small))]
     proposer.forget("b")
     assert (proposer.num_free_blocks == 24) is not is_guessed
+
+
+def test_draft_model_with_scaled_positions_guesses_as_far_as_they_were_made_for(scaled_model, request_of):
+    proposer = DraftModelProposer(scaled_model, num_blocks=48, block_size=1, max_num_batched_tokens=64)
+    for num_positions in (40, 48, 49):
+        draft = proposer.propose([request_of([3] * (num_positions - 1), 2, key=num_positions)])[0]
+        assert len(draft.token_ids) == (2 if num_positions <= 48 else 0)
+        proposer.forget(num_positions)
 
 
 def test_draft_model_that_fails_in_the_middle_guesses_right_afterwards(model, new_proposer, request_of):

@@ -23,7 +23,16 @@ from refinfer.config.engine_config import engine_config
 from refinfer.engine import EngineStats
 from refinfer.errors import SamplingParamsError
 
-NOT_KNOBS = {"cache", "paged_attention", "max_model_len", "batch_invariant", "dtype", "device", "kv_cache_memory"}
+NOT_KNOBS = {
+    "cache",
+    "paged_attention",
+    "max_model_len",
+    "allow_long_max_model_len",
+    "batch_invariant",
+    "dtype",
+    "device",
+    "kv_cache_memory",
+}
 """Options that stand for a mode, break its claim, or say with other words what a knob says."""
 
 NOT_PARAMETERS = {"max_tokens", "stop"}
