@@ -197,10 +197,10 @@ def _archive(path: Path, rng: random.Random) -> str:
             content_by_name[name] = content_by_name[name][: rng.randrange(len(content_by_name[name]) + 1)]
             words = f"{name} is cut"
         case _:
-            content = bytearray(content_by_name[name] or b"\0")
+            changed = bytearray(content_by_name[name] or b"\0")
             for _ in range(rng.choice((1, 1, 3))):
-                content[rng.randrange(len(content))] = rng.randrange(256)
-            content_by_name[name] = bytes(content)
+                changed[rng.randrange(len(changed))] = rng.randrange(256)
+            content_by_name[name] = bytes(changed)
             words = f"{name} has other bytes"
     with zipfile.ZipFile(path, "w", compression) as archive:
         for member, content in content_by_name.items():
