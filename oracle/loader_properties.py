@@ -157,5 +157,6 @@ def check_damages(folder: Path, first_seed: int, num_drawn: int) -> int:
 def check_broken_checkpoints(case: Case, mode: str) -> Observation:  # noqa: ARG001 - loading has no mode
     """Holds the loader to a refusal by name for every way of breaking the checkpoint, and for drawn damage."""
     num_tried = check_breakages(case.folder)
-    seed = int(case.scenario.checkpoint.digest[:8], 16)
+    spec = case.scenario.checkpoint
+    seed = 0 if spec is None else int(spec.digest[:8], 16)
     return Observation(witnessed=num_tried + check_damages(case.folder, seed, _NUM_DRAWN) > 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from oracle.checkpoints import write_checkpoint
+from oracle.damage import WORKS
 from tests.benchmarks import damage_cost
 
 pytestmark = [
@@ -36,7 +37,7 @@ def test_what_escapes_is_told(monkeypatch):
         assert isinstance(batch_invariant, bool)
         if folder.name == "damaged":
             raise SystemExit(3)
-        return damage_cost.WORKS
+        return WORKS
 
     monkeypatch.setattr(damage_cost, "outcome", outcome)
     report = damage_cost.measured(1, 1)
