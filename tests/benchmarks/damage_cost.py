@@ -9,7 +9,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from logging import CRITICAL
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ def measured(
     Time is processor time. Memory is measured on the large one, in the plain manner, since the exact manner
     holds a packed copy of float32 weights beside them whether they are damaged or not.
     """
-    logging.set_verbosity(CRITICAL)
+    logging.set_verbosity_error()
     logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")
