@@ -38,14 +38,9 @@ CALLS = ("add", "step", "abort", "generate", "stream")
 ERRORS = (KeyboardInterrupt, MemoryError, TimeoutError)
 """What stops a call: Ctrl-C, and what else comes anywhere, from the interpreter or from the handler of a signal."""
 
-_WIDTHS: dict[str, Any] = {
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "head_dim": 8,
-    "vocab_size": 320,
-    "max_position_embeddings": 64,
-}
-SPEC = CheckpointSpec(**_WIDTHS, eos_token_ids=(1, 6), with_tokenizer=True)
+SPEC = CheckpointSpec(
+    hidden_size=16, head_dim=8, vocab_size=320, max_position_embeddings=64, eos_token_ids=(1, 6), with_tokenizer=True
+)
 _TIGHT = {"block_size": 4, "num_blocks": 8, "max_model_len": 32, "max_num_batched_tokens": 12}
 WAYS: dict[str, dict[str, Any]] = {
     "none": {"cache": "none"},
