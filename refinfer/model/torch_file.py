@@ -1,5 +1,6 @@
 """One file of `torch.save`: where its tensors lie, found without running code and without reading them."""
 
+import shlex
 import struct
 import zipfile
 from collections.abc import Iterator
@@ -49,6 +50,8 @@ def open_torch_file(path: Path) -> tuple[StoredWeight, ...]:
 def _reason(error: Exception) -> str:
     """Gives what torch's unpickler objects to, without its advice to let the file run code after all."""
     text = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
+    if "weights_only" in text:  # the advice is all there is
+        text = "it is damaged, or holds more than tensors"
     return text.strip().partition("\n")[0].partition(". Please use")[0].rstrip(". ") or type(error).__name__
 
 
@@ -68,9 +71,11 @@ def _data_members(path: Path) -> dict[int, int]:
             orders = [member for member in members if member.filename.endswith("/byteorder")] if is_whole else []
             is_little = all(archive.read(member) == b"little" for member in orders)
     except zipfile.BadZipFile as error:
+        command = f"import torch; path = {str(path)!r}; torch.save(torch.load(path, weights_only=True), path)"
         message = (
             f"{path} is no whole file of torch.save, or one of the format before torch 1.6 ({error}); "
-            f"it has {num_bytes} bytes, download it again, or save it anew with a present torch"
+            f"it has {num_bytes} bytes; download it again, or bring it into the present format, which runs no code of "
+            f"it: python -c {shlex.quote(command)}"
         )
         raise CheckpointError(message, path=path) from error
     if not is_whole or not is_little:

@@ -1,6 +1,9 @@
 """Files of torch.save: read like torch reads them, and refused where they hold more than weights."""
 
 import pickle
+import shlex
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -122,10 +125,14 @@ def test_read_refuses_a_dtype_that_no_model_runs_in(path, dtype):
         weight.read()
 
 
-def test_open_refuses_the_format_before_torch_1_6(path):
+def test_open_refuses_the_format_before_torch_1_6_with_the_command_that_mends_it(path):
     torch.save({"a": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
-    with pytest.raises(CheckpointError, match=r"format before torch 1\.6 .*save it anew"):
+    with pytest.raises(CheckpointError, match=r"format before torch 1\.6") as caught:
         open_torch_file(path)
+    code = shlex.split(str(caught.value).partition("python -c ")[2])[0]
+    subprocess.run([sys.executable, "-c", code], check=True)
+    (weight,) = open_torch_file(path)
+    assert torch.equal(weight.read(), torch.ones(2))
 
 
 def test_open_refuses_a_file_that_does_not_exist(path):
