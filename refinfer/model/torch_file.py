@@ -49,9 +49,11 @@ def open_torch_file(path: Path) -> tuple[StoredWeight, ...]:
 
 def _reason(error: Exception) -> str:
     """Gives what torch's unpickler objects to, without its advice to let the file run code after all."""
-    text = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
-    if "weights_only" in text:  # the advice is all there is
-        text = "it is damaged, or holds more than tensors"
+    _, told, text = str(error).partition("WeightsUnpickler error: ")
+    if not told:
+        text = str(error)
+        if "weights_only" in text:  # the advice is all there is
+            return "it is damaged, or holds more than tensors"
     return text.strip().partition("\n")[0].partition(". Please use")[0].rstrip(". ") or type(error).__name__
 
 
