@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import fields
 from operator import index
 from reprlib import repr as shortened
-from typing import SupportsIndex
+from typing import Any, SupportsIndex, TypeGuard
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ def list_params(params: object, num_prompts: int) -> list[SamplingParams]:
     """
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * num_prompts
-    listed = list(params) if _is_listing(params) else [params]
+    listed: list[Any] = list(params) if _is_listing(params) else [params]
     for own in listed:
         check_params(own)
     if len(listed) != num_prompts:
@@ -110,7 +110,7 @@ def _read_mapping(prompt: Mapping[str, object], name: str) -> str | list[int]:
     return read_prompt(value, name)
 
 
-def _is_listing(value: object) -> bool:
+def _is_listing(value: object) -> TypeGuard[Iterable[Any]]:
     """Whether values can be taken from it in an order that means something, and it is neither text nor bytes."""
     return isinstance(value, Iterable) and not isinstance(value, _NO_LISTS)
 

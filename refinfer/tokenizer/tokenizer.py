@@ -147,7 +147,7 @@ class Tokenizer:
     def decode_token(self, token_id: int) -> str:
         """Return one token as it reads behind others, so with its blank; a special token by its name."""
         if self.visible_token(token_id) is None:
-            return cast("str | None", self._backend.id_to_token(token_id)) or ""
+            return self._backend.id_to_token(token_id) or ""
         neighbour, its_text = self._neighbour
         text = self.decode_uncleaned([*neighbour, token_id])
         return text[len(its_text) :] if text.startswith(its_text) else self.decode_uncleaned([token_id])

@@ -129,7 +129,7 @@ def test_engine_config_refuses_two_sizes_of_one_pool():
 
 @pytest.mark.usefixtures("_without_shape_checks")
 def test_engine_config_keeps_numbers_of_numpy_as_python_numbers():
-    config = EngineConfig(max_num_seqs=np.int64(3), max_model_len=np.int32(8), batch_invariant=np.bool_(0))
+    config = engine_config(max_num_seqs=np.int64(3), max_model_len=np.int32(8), batch_invariant=np.bool_(0))
     assert repr(config) == repr(EngineConfig(max_num_seqs=3, max_model_len=8, batch_invariant=False))
     with pytest.raises(ConfigError, match=r"max_num_seqs is 3\.0; it must be a whole number"):
-        EngineConfig(max_num_seqs=np.float32(3))
+        engine_config(max_num_seqs=np.float32(3))

@@ -2,6 +2,8 @@
 
 import re
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from refinfer.errors import ConfigError, RefinferError, RequestError, SamplingPa
 pytestmark = pytest.mark.usefixtures("_without_shape_checks")
 
 IDS = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=6)
-FORMS_OF_ONE = {
+FORMS_OF_ONE: dict[str, Callable[..., Any]] = {
     "list": list,
     "tuple": tuple,
     "generator": lambda ids: (token_id for token_id in ids),
@@ -32,7 +34,7 @@ FORMS_OF_ONE = {
     "mapping of an array": lambda ids: {"prompt_token_ids": np.array(ids)},
     "mapping of a generator": lambda ids: {"prompt_token_ids": (token_id for token_id in ids)},
 }
-FORMS_OF_MANY = {
+FORMS_OF_MANY: dict[str, Callable[..., Any]] = {
     "list": list,
     "tuple": tuple,
     "generator": lambda prompts: (prompt for prompt in prompts),
@@ -143,7 +145,8 @@ def test_params_come_as_one_or_one_for_each():
     assert list_params(None, 2) == list_params(one, 2) == [one, one]
     for params in ([one, other], (one, other), iter([one, other])):
         assert list_params(params, 2) == [one, other]
-    for params in ({"max_tokens": 3}, [one, {"max_tokens": 3}], 3, "greedy", [None, one]):
+    nonsense: list[Any] = [{"max_tokens": 3}, [one, {"max_tokens": 3}], 3, "greedy", [None, one]]
+    for params in nonsense:
         with pytest.raises(RequestError, match=r"params has .*; give SamplingParams"):
             list_params(params, 2)
 

@@ -238,20 +238,21 @@ def test_check_vocabulary_refuses_min_tokens_that_mask_every_token():
 
 @pytest.mark.usefixtures("_without_shape_checks")
 def test_params_of_numpy_and_torch_are_kept_as_python_numbers():
-    params = SamplingParams(
-        temperature=np.float32(0.5),
-        max_tokens=np.int64(3),
-        n=torch.tensor(2),
-        top_k=np.int32(4),
-        top_p=np.float64(0.5),
-        logprobs=np.int8(1),
-        seed=np.uint64(7),
-        min_tokens=np.int16(1),
-        ignore_eos=np.bool_(1),
-        stop_token_ids=np.array([5, 6]),
-        stop=np.array(["a"]),
-        logit_bias={np.int64(5): np.float32(0.5), 6: torch.tensor(1.5)},
-    )
+    values: dict[str, Any] = {
+        "temperature": np.float32(0.5),
+        "max_tokens": np.int64(3),
+        "n": torch.tensor(2),
+        "top_k": np.int32(4),
+        "top_p": np.float64(0.5),
+        "logprobs": np.int8(1),
+        "seed": np.uint64(7),
+        "min_tokens": np.int16(1),
+        "ignore_eos": np.bool_(1),
+        "stop_token_ids": np.array([5, 6]),
+        "stop": np.array(["a"]),
+        "logit_bias": {np.int64(5): np.float32(0.5), 6: torch.tensor(1.5)},
+    }
+    params = SamplingParams(**values)
     plain = SamplingParams(
         temperature=0.5,
         max_tokens=3,
@@ -268,7 +269,8 @@ def test_params_of_numpy_and_torch_are_kept_as_python_numbers():
     )
     assert params == plain
     assert repr(params) == repr(plain), "a NumPy number would show itself"
-    assert SamplingParams(stop_token_ids=[np.int64(5), torch.tensor(6)]).stop_token_ids == (5, 6)
+    mixed: Any = [np.int64(5), torch.tensor(6)]
+    assert SamplingParams(stop_token_ids=mixed).stop_token_ids == (5, 6)
 
 
 @pytest.mark.usefixtures("_without_shape_checks")
