@@ -91,7 +91,7 @@ NO_IDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("prompt", NO_PROMPTS, ids=repr)
+@pytest.mark.parametrize("prompt", NO_PROMPTS, ids=lambda prompt: repr(prompt).partition(" at 0x")[0])
 def test_what_is_no_prompt_is_refused_by_its_index(make_llm, prompt):
     llm = make_llm(cache="none")
     for prompts in ([[5], prompt], ["a", prompt]):
