@@ -3,6 +3,7 @@
 import json
 import shutil
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -17,14 +18,14 @@ from refinfer.errors import InvariantError, RefinferError
 pytestmark = pytest.mark.without_shape_checks
 
 NUM_DAMAGES = 300
-SHARDED = {"num_shards": 2, "tie_word_embeddings": True, "legacy_rope_keys": True}
+SHARDED: dict[str, Any] = {"num_shards": 2, "tie_word_embeddings": True, "legacy_rope_keys": True}
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A whole checkpoint of one file and one of shards, each with a tokenizer."""
     root = tmp_path_factory.mktemp("whole")
-    shape = {"num_layers": 1, "vocab_size": 300, "with_tokenizer": True}
+    shape: dict[str, Any] = {"num_layers": 1, "vocab_size": 300, "with_tokenizer": True}
     return [
         write_checkpoint(CheckpointSpec(**shape, eos_token_ids=(1, 6)), root / "one"),
         write_checkpoint(CheckpointSpec(**shape, **SHARDED), root / "shards"),
