@@ -203,6 +203,6 @@ def _archive(path: Path, rng: random.Random) -> str:
             content_by_name[name] = bytes(changed)
             words = f"{name} has other bytes"
     with zipfile.ZipFile(path, "w", compression) as archive:
-        for member, content in content_by_name.items():
-            archive.writestr(member, content)
+        for member, member_content in content_by_name.items():
+            archive.writestr(member, member_content)
     return words

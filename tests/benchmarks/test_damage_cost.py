@@ -65,4 +65,4 @@ def test_memory_is_that_of_the_load_alone(monkeypatch, tmp_path):
 
     monkeypatch.setattr(damage_cost, "outcome", outcome)
     entry = damage_cost._entry(folder, batch_invariant=False)
-    assert size <= entry["memory"] < size + len(held)
+    assert 0.9 * size < entry["memory"] < size + len(held)
