@@ -6,7 +6,6 @@ from oracle.stopper import Stopper
 from refinfer import SamplingParams
 from refinfer.scheduler import Request, RequestState
 
-
 pytestmark = pytest.mark.without_shape_checks
 
 
