@@ -1,9 +1,9 @@
 """Is a loaded tokenizer what its tokenizer.json says? Releases of transformers have changed parts of it."""
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import transformers
 from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast
 
@@ -25,7 +25,7 @@ def hold_to_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> None:
         changed.append("model")
     if changed:
         message = (
-            f"transformers {transformers.__version__} changes the {', '.join(changed)} of {path}, so text would not "
+            f"transformers {version('transformers')} changes the {', '.join(changed)} of {path}, so text would not "
             f"be what that file says; install another release of transformers"
         )
         raise CheckpointError(message, path=path, changed=changed)
