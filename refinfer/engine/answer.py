@@ -1,6 +1,6 @@
 """What one sample of a request has given so far: tokens, text, log-probabilities."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from refinfer.engine.output import CompletionOutput, Logprob
@@ -85,7 +85,7 @@ class Answer:
         """
         if logprobs is not None:
             self._logprobs.append(with_text(logprobs, self._tokenizer))
-        return self._follow(token_id, end, self._state.num_output_tokens)
+        return self._follow(token_id, end, self._state.num_output_tokens, logprobs)
 
     def recover(self, end_of: Callable[[int], Finish | None]) -> Finish | None:
         """Bring tokens, log-probabilities and text back together, after a call that stopped anywhere.
@@ -107,13 +107,20 @@ class Answer:
         self._begin()
         end = None
         for place, token_id in enumerate(state.output_token_ids):
-            end = self._follow(token_id, end_of(place + 1), place + 1)
+            logprobs = self._logprobs[place] if self._logprobs else None
+            end = self._follow(token_id, end_of(place + 1), place + 1, logprobs)
         return end
 
-    def _follow(self, token_id: int, end: Finish | None, num_output_tokens: int) -> Finish | None:
+    def _follow(
+        self,
+        token_id: int,
+        end: Finish | None,
+        num_output_tokens: int,
+        logprobs: Mapping[int, TokenLogprob | Logprob] | None,
+    ) -> Finish | None:
         """Work out what follows from one more token; return the end that it brings."""
-        if self._logprobs:
-            self._cumulative_logprob += self._logprobs[num_output_tokens - 1][token_id].logprob
+        if logprobs is not None:
+            self._cumulative_logprob += logprobs[token_id].logprob
         if self._detokenizer is None:
             return end
         text = self._detokenizer.push(token_id)

@@ -24,6 +24,7 @@ def masked():
 
 
 REFUSALS = {
+    "unknown parameter": (params(max_token=3), SamplingParamsError, {"max_token": 3}),
     "flag": (params(ignore_eos=1), SamplingParamsError, {"ignore_eos": 1}),
     "least over most": (
         params(min_tokens=3, max_tokens=2),
