@@ -275,7 +275,9 @@ def test_llm_refuses_options_that_cannot_work(text_folder, tmp_path):
     words = "3 blocks of 16 tokens cannot hold one request of max_model_len 64; give a max_model_len of at most 48"
     with pytest.raises(ConfigError, match=words):
         LLM(text_folder, num_blocks=3, max_model_len=64)
-    with pytest.raises(ConfigError, match=r"option max_len=5 is unknown; did you mean max_model_len\? the options are cache"):
+    with pytest.raises(
+        ConfigError, match=r"option max_len=5 is unknown; did you mean max_model_len\? the options are cache"
+    ):
         LLM(text_folder, max_len=5)
     with pytest.raises(ConfigError, match=r"max_model_len 65 is more than the 64 positions .*max_position_embeddings"):
         LLM(text_folder, max_model_len=65)
